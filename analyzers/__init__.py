@@ -1,0 +1,1 @@
+"""Analyze: pure functions from history and the newest frame to findings and measures."""

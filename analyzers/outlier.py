@@ -1,0 +1,178 @@
+"""Endpoints that are slower or fail more than their peers, and pools whose load is shared out badly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from analyzers.build import Memory, endpoint_scope, finding, pool_scope, window
+from analyzers.capacity import Capacity, measure_capacity
+from analyzers.fleet import take
+from analyzers.model import Advice, Context, Evidence, Finding, Layer, Measure, Optimisation, Report, Severity
+from analyzers.build import measure
+from collector.history import History
+from collector.model import FloatArray, Frame, Level
+
+MIN_PEERS = 3
+Z_LIMIT = 3.5
+EFFECT = 0.2
+MIN_SAMPLES = 20.0
+SHORT_WINDOW_S = 15.0
+LONG_WINDOW_S = 45.0
+
+_ADVICE = (
+    Advice("weight", Optimisation.MOVE, "Lower its weight, step by step, within the ejection cap"),
+    Advice("drain", Optimisation.MOVE, "Drain it and look at its device when the weight does not help"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Trait:
+    """What endpoints are compared by. `floor` is the least scale, `least` the least difference that matters."""
+
+    name: str
+    unit: str
+    layer: Layer
+    higher_is_worse: bool
+    floor: float
+    least: float
+    relative: bool
+
+
+TRAITS = (
+    Trait("itl_mean", "s", Layer.DECODE, True, 0.05, 0.002, True),
+    Trait("ttft_mean", "s", Layer.PREFILL, True, 0.15, 0.05, True),
+    Trait("queue_wait_s", "s", Layer.QUEUE, True, 0.25, 0.5, True),
+    Trait("tokens_per_running_request", "tokens/s", Layer.DECODE, False, 0.05, 0.5, True),
+    Trait("error_share", "ratio", Layer.UNKNOWN, True, 0.02, 0.05, False),
+)
+
+
+def analyze(history: History, frame: Frame, context: Context, now: float) -> Report:
+    memory = Memory(context)
+    findings: list[Finding] = []
+    measures: list[Measure] = []
+    for pool in frame.topology.pools:
+        capacity = measure_capacity(history, frame, context, pool, memory)
+        short = _traits(history, context, capacity, window(context, SHORT_WINDOW_S))
+        long = _traits(history, context, capacity, window(context, LONG_WINDOW_S))
+        findings.extend(_outliers(context, capacity, short, long, now))
+        imbalance = _imbalance(history, context, capacity, now)
+        if imbalance is not None:
+            findings.append(imbalance)
+        for number, name in enumerate(capacity.names):
+            measures.append(measure("itl_mean_s", endpoint_scope(name), float(short["itl_mean"][number]), "s"))
+            measures.append(measure("ttft_mean_s", endpoint_scope(name), float(short["ttft_mean"][number]), "s"))
+    return Report(tuple(findings), tuple(measures))
+
+
+def _traits(history: History, context: Context, capacity: Capacity, span: float) -> dict[str, FloatArray]:
+    running = take(history.mean(Level.ENDPOINT, "requests_running", span), capacity.rows)
+    tokens = take(history.rate(Level.ENDPOINT, "generation_tokens", span), capacity.rows)
+    sent = take(history.increase(Level.ENDPOINT, "gateway_attempts", span), capacity.rows)
+    errors = take(history.increase(Level.ENDPOINT, "gateway_errors", span), capacity.rows)
+    busy = running >= 1
+    return {
+        "itl_mean": _means(history, capacity, "itl", span),
+        "ttft_mean": _means(history, capacity, "ttft", span),
+        "queue_wait_s": capacity.sustained_wait_s,
+        "tokens_per_running_request": np.where(busy, tokens / np.where(busy, running, 1.0), np.nan),
+        "error_share": np.where(sent >= MIN_SAMPLES, errors / np.where(sent > 0, sent, 1.0), np.nan),
+    }
+
+
+def _means(history: History, capacity: Capacity, signal: str, span: float) -> FloatArray:
+    """Mean of a histogram's observations per endpoint; NaN below the least volume."""
+    means = np.full(len(capacity.names), np.nan)
+    for number, name in enumerate(capacity.names):
+        delta = history.delta(Level.ENDPOINT, name, signal, span)
+        if delta is not None and delta.count >= MIN_SAMPLES:
+            means[number] = delta.sum / delta.count
+    return means
+
+
+def peer_scores(values: FloatArray, trait: Trait) -> tuple[FloatArray, FloatArray]:
+    """(z, median of the peers) of each value against all others: leave-one-out median and MAD, with a floor.
+
+    z is positive when worse. NaN where the value or all but two of its peers are unknown.
+    """
+    known = np.flatnonzero(np.isfinite(values))
+    z, middle = np.full(values.size, np.nan), np.full(values.size, np.nan)
+    if known.size < MIN_PEERS + 1:
+        return z, middle
+    present = values[known]
+    others = np.broadcast_to(present, (known.size, known.size))[~np.eye(known.size, dtype=bool)].reshape(known.size, -1)
+    median = np.median(others, axis=1)
+    mad = 1.4826 * np.median(np.abs(others - median[:, None]), axis=1)
+    floor = trait.floor * np.abs(median) if trait.relative else np.full_like(median, trait.floor)
+    difference = (present - median) if trait.higher_is_worse else (median - present)
+    matters = difference >= np.maximum(trait.least, EFFECT * np.abs(median) if trait.relative else 0.0)
+    scale = np.maximum(np.maximum(mad, floor), 1e-12)
+    z[known] = np.where(matters, difference / scale, np.minimum(difference / scale, 0.0))
+    middle[known] = median
+    return z, middle
+
+
+def _outliers(
+    context: Context, capacity: Capacity, short: dict[str, FloatArray], long: dict[str, FloatArray], now: float
+) -> list[Finding]:
+    worst: dict[int, list[tuple[float, Trait, float, float]]] = {}
+    for trait in TRAITS:
+        quick, median = peer_scores(short[trait.name], trait)
+        slow, _ = peer_scores(long[trait.name], trait)
+        for number in np.flatnonzero((quick >= Z_LIMIT) & (slow >= Z_LIMIT)):
+            score = float(min(quick[number], slow[number]))
+            worst.setdefault(int(number), []).append((score, trait, float(short[trait.name][number]), float(median[number])))
+    # Peers are the yardstick: when a third of them is off there is none, and it is no outlier but the pool.
+    if len(worst) > max(1, len(capacity.names) // 3):
+        return []
+    return [_outlier(context, capacity, number, traits, now) for number, traits in sorted(worst.items())]
+
+
+def _outlier(
+    context: Context, capacity: Capacity, number: int, traits: list[tuple[float, Trait, float, float]], now: float
+) -> Finding:
+    traits = sorted(traits, key=lambda entry: -entry[0])
+    name = capacity.names[number]
+    _, first, value, median = traits[0]
+    evidence = [
+        Evidence(trait.name, seen, peers, f"{min(score, 99):.1f} robust standard deviations worse than its peers", trait.unit)
+        for score, trait, seen, peers in traits
+    ]
+    return finding(
+        "endpoint-outlier", endpoint_scope(name), context, now,
+        severity=Severity.WARNING, confidence=min(0.95, 0.7 + 0.1 * len(traits)),
+        summary=f"{name} is worse than its peers: {first.name} {value:.3g} against {median:.3g} {first.unit}",
+        layer=first.layer, evidence=evidence, advice=_ADVICE, pool=capacity.pool,
+    )
+
+
+def _imbalance(history: History, context: Context, capacity: Capacity, now: float) -> Finding | None:
+    """Requests wait on some endpoints while others have had room: routing, not capacity."""
+    span = window(context, 0.0, samples=3)
+    most = take(history.maximum(Level.ENDPOINT, "requests_running", span), capacity.rows)
+    most_waiting = take(history.maximum(Level.ENDPOINT, "requests_waiting", span), capacity.rows)
+    limit = capacity.batch_limit[np.isfinite(capacity.batch_limit)]
+    if limit.size == 0 or capacity.progressing.sum() < 2:
+        return None
+    full = np.median(limit)
+    room = (most_waiting == 0) & (most < 0.7 * full) & capacity.progressing
+    crowded = (capacity.sustained > 0) & (capacity.sustained_wait_s > 0.5) & capacity.progressing
+    if not room.any() or not crowded.any():
+        return None
+    held = capacity.running + capacity.waiting
+    spread = float(np.nanstd(held) / max(np.nanmean(held), 1e-9))
+    if spread < 0.5:
+        return None
+    busiest = capacity.names[int(np.nanargmax(capacity.waiting))]
+    return finding(
+        "replica-imbalance", pool_scope(capacity.pool), context, now,
+        severity=Severity.WARNING, confidence=0.8, layer=Layer.ROUTER, pool=capacity.pool,
+        summary=f"Requests wait on {int(crowded.sum())} endpoints of pool {capacity.pool} ({busiest} most) while {int(room.sum())} have room",
+        evidence=[
+            Evidence("requests_waiting", float(np.nanmax(capacity.waiting)), 0.0, f"on {busiest}", "requests"),
+            Evidence("load_variation", spread, 0.5, "coefficient of variation of running and waiting requests", "ratio"),
+        ],
+        advice=(Advice("weight", Optimisation.MOVE, "Move weight to the endpoints with room"),),
+    )

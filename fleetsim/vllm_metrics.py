@@ -1,0 +1,189 @@
+"""The /metrics body of a simulated engine: names, labels, buckets and habits of vLLM 0.32.
+
+Habits worth knowing, all as the real server does them: gauges move only when the engine steps (a hung engine keeps
+its last ones); an aborted request leaves no trace in the per-request histograms nor under
+`finished_reason="abort"`, only its tokens, TTFT and ITL samples stay; prompt tokens count when the prefill ends and
+are not counted again after a preemption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from fleetsim.engine import Engine, StepResult
+from fleetsim.engine import Sequence as Request
+from fleetsim.exposition import Family, Histogram, Value, one_two_five
+from fleetsim.timing import Profile
+
+TTFT_BOUNDS = (
+    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560,
+)  # fmt: skip
+TOKEN_GAP_BOUNDS = (
+    0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80,
+)  # fmt: skip
+REQUEST_BOUNDS = (
+    0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680,
+)  # fmt: skip
+ITERATION_BOUNDS = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
+MAX_MODEL_LEN = 8192
+
+
+class EngineMetrics:
+    """Everything one engine process exposes; `observe` after every step, `render` on every scrape."""
+
+    def __init__(self, profile: Profile, model_name: str, start_time: float) -> None:
+        self._base = {"engine": "0", "model_name": model_name}
+        self._families: list[Family] = [
+            Family(
+                "process_start_time_seconds",
+                "gauge",
+                "Start time of the process since unix epoch in seconds.",
+                [Value("process_start_time_seconds", {}, start_time)],
+            )
+        ]
+        add, hist = self._value, self._histogram
+        self._running = add("num_requests_running", "gauge", "Number of requests in model execution batches.")
+        self._waiting = add("num_requests_waiting", "gauge", "Number of requests waiting to be processed.")
+        self._by_reason = self._split(
+            "num_requests_waiting_by_reason",
+            "gauge",
+            "Number of waiting requests by reason: capacity or deferred.",
+            "reason",
+            ("capacity", "deferred"),
+        )
+        sleep = self._split(
+            "engine_sleep_state",
+            "gauge",
+            "Engine sleep state.",
+            "sleep_state",
+            ("awake", "weights_offloaded", "discard_all"),
+        )
+        sleep["awake"].value = 1
+        self._kv_usage = add("kv_cache_usage_perc", "gauge", "KV-cache usage. 1 means 100 percent usage.")
+        self._prefix_queries = add("prefix_cache_queries_total", "counter", "Prefix cache queries, in tokens.")
+        self._prefix_hits = add("prefix_cache_hits_total", "counter", "Prefix cache hits, in tokens.")
+        self._preemptions = add("num_preemptions_total", "counter", "Cumulative number of preemptions.")
+        self._prompt_tokens = add("prompt_tokens_total", "counter", "Number of prefill tokens processed.")
+        self._by_source = self._split(
+            "prompt_tokens_by_source_total",
+            "counter",
+            "Number of prompt tokens by source.",
+            "source",
+            ("local_compute", "local_cache_hit", "external_kv_transfer"),
+        )
+        add("prompt_tokens_cached_total", "counter", "Number of cached prompt tokens (local + external).")
+        self._generation_tokens = add("generation_tokens_total", "counter", "Number of generation tokens processed.")
+        self._finished = self._split(
+            "request_success_total",
+            "counter",
+            "Count of successfully processed requests.",
+            "finished_reason",
+            ("stop", "length", "abort", "error", "repetition"),
+        )
+        tokens = one_two_five(MAX_MODEL_LEN)
+        self._request_prompt = hist("request_prompt_tokens", "Number of prefill tokens processed.", tokens)
+        self._request_generation = hist("request_generation_tokens", "Number of generation tokens processed.", tokens)
+        self._iteration = hist("iteration_tokens_total", "Number of tokens per engine_step.", ITERATION_BOUNDS)
+        self._max_tokens = hist("request_params_max_tokens", "The max_tokens request parameter.", tokens)
+        self._ttft = hist("time_to_first_token_seconds", "Time to first token in seconds.", TTFT_BOUNDS)
+        self._itl = hist("inter_token_latency_seconds", "Inter-token latency in seconds.", TOKEN_GAP_BOUNDS)
+        self._tpot = hist(
+            "request_time_per_output_token_seconds", "Mean time per output token of a request.", TOKEN_GAP_BOUNDS
+        )
+        self._e2e = hist("e2e_request_latency_seconds", "End-to-end request latency.", REQUEST_BOUNDS)
+        self._queue = hist("request_queue_time_seconds", "Time spent in WAITING phase.", REQUEST_BOUNDS)
+        self._inference = hist("request_inference_time_seconds", "Time spent in RUNNING phase.", REQUEST_BOUNDS)
+        self._prefill = hist("request_prefill_time_seconds", "Time spent in PREFILL phase.", REQUEST_BOUNDS)
+        self._decode = hist("request_decode_time_seconds", "Time spent in DECODE phase.", REQUEST_BOUNDS)
+        self._preempted = hist(
+            "request_num_preemptions", "Number of times a request was preempted.", (1, 2, 3, 4, 5, 10, 20)
+        )
+        config = {
+            "engine": "0",
+            "block_size": str(profile.block_size),
+            "num_gpu_blocks": str(profile.num_blocks),
+            "kv_cache_size_tokens": str(profile.num_blocks * profile.block_size),
+            "cache_dtype": "auto",
+            "enable_prefix_caching": "False",
+            "gpu_memory_utilization": "0.9",
+            "num_cpu_blocks": "None",
+        }
+        self._families.append(
+            Family(
+                "vllm:cache_config_info",
+                "gauge",
+                "Information of the LLMEngine CacheConfig",
+                [Value("vllm:cache_config_info", config, 1.0)],
+            )
+        )
+        self._http: dict[tuple[str, str], Value] = {}
+
+    def observe(self, engine: Engine, result: StepResult) -> None:
+        """Take in a finished step: its tokens, the requests it ended, and the gauges after it."""
+        self._iteration.observe(result.new_tokens)
+        for request in result.first_tokens:
+            self._ttft.observe(result.end - request.arrival)
+            self._prompt_tokens.value += request.prompt_tokens
+            self._by_source["local_compute"].value += request.prompt_tokens
+            self._prefix_queries.value += request.prompt_tokens
+        for _, gap in result.gaps:
+            self._itl.observe(gap)
+        self._generation_tokens.value += len(result.first_tokens) + len(result.gaps)
+        for request in result.finished:
+            self._observe_finished(request, result.end)
+        self.observe_gauges(engine)
+
+    def observe_gauges(self, engine: Engine) -> None:
+        """Publish the engine's queue, batch and KV cache as they are now."""
+        self._running.value = len(engine.running)
+        self._waiting.value = self._by_reason["capacity"].value = len(engine.waiting)
+        self._kv_usage.value = engine.kv_usage
+        self._preemptions.value = engine.preemptions
+
+    def observe_http(self, handler: str, status: int) -> None:
+        """Count an answer of the API; series appear with their first answer, as vLLM's do."""
+        key = (handler, f"{status // 100}xx")
+        if key not in self._http:
+            labels = {"handler": handler, "method": "POST", "status": key[1]}
+            self._http[key] = Value("http_requests_total", labels)
+        self._http[key].value += 1
+
+    def render(self) -> str:
+        http = Family(
+            "http_requests_total",
+            "counter",
+            "Total number of requests by method, status and handler.",
+            list(self._http.values()),
+        )
+        return "".join(family.text() for family in self._families) + http.text()
+
+    def _observe_finished(self, request: Request, now: float) -> None:
+        scheduled, first = request.scheduled_at, request.first_token_at
+        assert scheduled is not None and first is not None  # a finished request was scheduled and got tokens
+        self._finished["length"].value += 1
+        self._request_prompt.observe(request.prompt_tokens)
+        self._request_generation.observe(request.generated)
+        self._max_tokens.observe(request.max_tokens)
+        self._e2e.observe(now - request.arrival)
+        self._queue.observe(scheduled - request.arrival)
+        self._inference.observe(now - scheduled)
+        self._prefill.observe(first - scheduled)
+        self._decode.observe(now - first)
+        self._preempted.observe(request.preemptions)
+        if request.generated > 1:
+            self._tpot.observe((now - first) / (request.generated - 1))
+
+    def _value(self, name: str, kind: str, text: str) -> Value:
+        series = Value(f"vllm:{name}", self._base)
+        self._families.append(Family(f"vllm:{name}", kind, text, [series]))
+        return series
+
+    def _split(self, name: str, kind: str, text: str, label: str, values: Iterable[str]) -> Mapping[str, Value]:
+        series = {v: Value(f"vllm:{name}", {**self._base, label: v}) for v in values}
+        self._families.append(Family(f"vllm:{name}", kind, text, list(series.values())))
+        return series
+
+    def _histogram(self, name: str, text: str, bounds: Sequence[float]) -> Histogram:
+        series = Histogram(f"vllm:{name}", self._base, bounds)
+        self._families.append(Family(f"vllm:{name}", "histogram", text, [series]))
+        return series

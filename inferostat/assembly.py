@@ -1,0 +1,104 @@
+"""From a configuration to a loop that can run: source, backends, journal. The only place that knows them all."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from actuators.model import ActuatorError, Backend, Lever
+from actuators.registry import build
+from collector.sources import ScrapeSettings, ScrapeSource, TargetSpec
+from inferostat import VERSION
+from inferostat.config import Config, ConfigError, PoolConfig, TargetConfig, pool_settings
+from inferostat.journal import Journal
+from inferostat.loop import Loop, LoopSettings
+from inferostat.tracing import CycleTracer, span_exporter
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a running agent owns and must close."""
+
+    loop: Loop
+    journal: Journal
+    backends: dict[str, Backend]
+    tracer: CycleTracer
+
+    async def close(self, keep: Parts | None = None) -> None:
+        """Close everything, except what `keep` (the parts after a reload) still uses."""
+        await self.loop.source.close()
+        for backend in self.backends.values():
+            await backend.close()
+        self.tracer.close()
+        if keep is None or keep.journal is not self.journal:
+            self.journal.close()
+
+
+def assemble(config: Config, keep: Parts | None = None) -> Parts:
+    """Build a loop. With `keep` (a reload) its journal, history and planner memory go on.
+
+    Raises ConfigError for a lever its backend does not have, ActuatorError for a backend that cannot be built,
+    JournalError when the journal cannot be opened.
+    """
+    backends = build_backends(config)
+    journal = keep.journal if keep is not None and keep.journal.path == config.journal else None
+    if journal is None:
+        journal = Journal.start(config.journal, time.time())
+    tracer = CycleTracer(VERSION, span_exporter(config.traces), batch=config.traces == "otlp")
+    loop = Loop(build_source(config), backends, journal, loop_settings(config), tracer, config.retention)
+    if keep is not None:
+        loop.take_over(keep.loop)
+    return Parts(loop, journal, backends, tracer)
+
+
+def build_backends(config: Config) -> dict[str, Backend]:
+    """The configured backends; ConfigError lists every lever that its backend cannot move."""
+    backends = {name: build(item.kind, name, item.options) for name, item in config.backends.items()}
+    problems = [
+        f"pools.{pool}.levers.{lever}.backend: '{item.backend}' ({config.backends[item.backend].kind}) moves"
+        f" {', '.join(sorted(backends[item.backend].levers))}, not {lever}"
+        for pool, settings in config.pools.items()
+        for lever, item in settings.levers.items()
+        if lever not in backends[item.backend].levers
+    ]
+    if problems:
+        raise ConfigError("configuration", problems)
+    return backends
+
+
+def build_source(config: Config) -> ScrapeSource:
+    """The scraping source of all pools."""
+    settings = ScrapeSettings(
+        interval_s=config.interval,
+        deadline_s=config.scrape.deadline,
+        freshness_s=config.freshness_s,
+        max_bytes=config.scrape.max_bytes,
+        jitter=config.scrape.jitter,
+    )
+    targets = [
+        _target(pool_name, pool, target) for pool_name, pool in config.pools.items() for target in pool.targets
+    ]
+    files = [pool.targets_file for pool in config.pools.values() if pool.targets_file is not None]
+    return ScrapeSource(targets, files, settings)
+
+
+def _target(pool_name: str, pool: PoolConfig, target: TargetConfig) -> TargetSpec:
+    raise NotImplementedError
+
+
+def loop_settings(config: Config) -> LoopSettings:
+    levers: dict[tuple[str, Lever], str] = {
+        (pool, lever): item.backend
+        for pool, settings in config.pools.items()
+        for lever, item in settings.levers.items()
+    }
+    return LoopSettings(
+        interval_s=config.interval,
+        freshness_s=config.freshness_s,
+        policy=config.policy(),
+        pools={name: pool_settings(pool) for name, pool in config.pools.items()},
+        levers=levers,
+    )
+
+
+__all__ = ["ActuatorError", "Parts", "assemble", "build_backends", "build_source", "loop_settings"]

@@ -1,0 +1,183 @@
+"""Replicas: scale on offered load and on queues, count what is coming, go down slowly and only on full knowledge."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from actuators.model import Direction, Expectation, Lever, LeverReading
+from inferostat.planner.model import Precedence, Proposal
+from inferostat.planner.situation import READY_REPLICAS, Situation
+from inferostat.planner.state import PlannerState
+
+PRESSURE = ("saturated", "queue-growing", "latency-regression", "demand-surge")
+STORM = ("retry-storm-incipient", "retry-storm", "retry-storm-collapsed")
+HOLDS_DOWN = (*PRESSURE, *STORM, "kv-pressure", "telemetry-outage")
+FROZEN = ("engine-hung", "gauges-stale", "engine-down")
+
+
+@dataclass(frozen=True)
+class Want:
+    """Replicas one rule asks for, with its sentence."""
+
+    replicas: float
+    reason: str
+    evidence: tuple[str, ...] = ()
+
+
+def propose(situation: Situation, state: PlannerState) -> tuple[list[Proposal], PlannerState]:
+    reading = situation.reading(Lever.SCALE)
+    if not reading.known or reading.value is None or reading.ready is None:
+        return [], state
+    current = reading.value
+    wants = [want for want in (*_by_load(situation, current), *_by_pressure(situation, reading)) if want]
+    wanted = max((want.replicas for want in wants), default=None)
+    history = _remember(situation, state, wanted)
+    state = replace(state, wanted={**state.wanted, situation.pool: history})
+    if wanted is None:
+        return [], state
+    if wanted > current:
+        best = max(wants, key=lambda want: want.replicas)
+        held_for = _asked_above(history, current, situation.now)
+        if held_for < situation.policy.scaling.up_stabilisation_s:
+            return [], state
+        return [_up(situation, current, best)], state
+    if wanted < current:
+        return _down(situation, reading, history, wanted), state
+    return [], state
+
+
+def _by_load(situation: Situation, current: float) -> list[Want | None]:
+    """Offered (not admitted) load over learnt capacity, and in-flight requests over the user's target."""
+    scaling = situation.policy.scaling
+    wants: list[Want | None] = []
+    offered, capacity = situation.measure("offered_rate"), situation.measure("capacity_mu")
+    serving = situation.measure("serving_endpoints")
+    if offered is not None and capacity and serving:
+        per_replica = capacity / serving
+        ratio = offered / (per_replica * scaling.utilisation * current)
+        wants.append(
+            _tolerated(
+                scaling.tolerance,
+                ratio,
+                current,
+                f"offered {offered:.1f}/s over {per_replica:.1f}/s a replica at {scaling.utilisation:.0%}",
+            )
+        )
+    target = scaling.inflight_per_replica
+    inflight = situation.measure("inflight_total")
+    if target is not None and inflight is not None:
+        wants.append(
+            _tolerated(
+                scaling.tolerance,
+                inflight / (target * current),
+                current,
+                f"{inflight:.0f} requests in flight over {target:.0f} a replica",
+            )
+        )
+    return wants
+
+
+def _tolerated(tolerance: float, ratio: float, current: float, reason: str) -> Want:
+    if abs(ratio - 1.0) <= tolerance:
+        return Want(current, f"{reason}: within {tolerance:.0%} of {current:.0f} replicas")
+    return Want(float(max(1, math.ceil(ratio * current - 1e-9))), reason)
+
+
+def _by_pressure(situation: Situation, reading: LeverReading) -> list[Want | None]:
+    """One more than there are while queues or latency say so, unless replicas are still coming."""
+    current, ready = reading.value or 0.0, reading.ready or 0
+    finding = situation.finding(*PRESSURE) or situation.finding(*STORM)
+    if finding is None or _only_frozen(situation):
+        return []
+    if ready < current:
+        return [Want(current, f"{finding.slug}, but {current - ready:.0f} replicas are still coming")]
+    signal = finding.evidence[0].signal if finding.evidence else finding.slug
+    return [Want(current + 1.0, f"{finding.slug} ({signal}): {finding.summary}", (finding.id,))]
+
+
+def _only_frozen(situation: Situation) -> bool:
+    """Every endpoint of the pool is hung, stale or down: its queue says nothing about demand."""
+    return bool(situation.endpoints) and all(
+        situation.finding(*FROZEN, endpoint=endpoint.name) for endpoint in situation.endpoints
+    )
+
+
+def _remember(
+    situation: Situation, state: PlannerState, wanted: float | None
+) -> tuple[tuple[float, float], ...]:
+    """Wishes of the longer stabilisation window. An unknown wish breaks the run: it is remembered as NaN."""
+    horizon = situation.now - max(
+        situation.policy.scaling.down_stabilisation_s, situation.policy.scaling.up_stabilisation_s
+    )
+    kept = tuple(item for item in state.wanted.get(situation.pool, ()) if item[0] >= horizon)
+    return (*kept, (situation.now, math.nan if wanted is None else wanted))
+
+
+def _asked_above(history: tuple[tuple[float, float], ...], current: float, now: float) -> float:
+    """Seconds for which every remembered wish, up to now, was above `current`."""
+    since = now
+    for at, wanted in reversed(history):
+        if not wanted > current:
+            break
+        since = at
+    return now - since
+
+
+def _up(situation: Situation, current: float, want: Want) -> Proposal:
+    scaling = situation.policy.scaling
+    most = current + max(scaling.up_step_share * current, scaling.up_step_least)
+    value = min(want.replicas, most)
+    expect = Expectation(
+        READY_REPLICAS, situation.pool, Direction.UP, value, situation.now + scaling.ready_within_s
+    )
+    return Proposal(
+        situation.key(Lever.SCALE),
+        value,
+        want.reason,
+        Precedence.SCALING,
+        want.evidence,
+        expect,
+        loosening=True,
+    )
+
+
+def _down(
+    situation: Situation, reading: LeverReading, history: tuple[tuple[float, float], ...], wanted: float
+) -> list[Proposal]:
+    """One step down, if the highest wish of the whole window, the queues and the load at N-1 all allow it."""
+    scaling, current = situation.policy.scaling, reading.value or 0.0
+    covered = situation.now - history[0][0]
+    highest = max((w for _, w in history), default=math.nan)
+    if covered < scaling.down_stabilisation_s or any(math.isnan(w) for _, w in history) or highest >= current:
+        return []
+    step = max(highest, current - scaling.down_step)
+    blocker = _why_not_down(situation, reading, step)
+    if blocker is not None:
+        return []
+    return [
+        Proposal(
+            situation.key(Lever.SCALE),
+            step,
+            f"highest wish of the last {scaling.down_stabilisation_s:.0f} s is {highest:.0f} replicas",
+            Precedence.SCALING,
+        )
+    ]
+
+
+def _why_not_down(situation: Situation, reading: LeverReading, step: float) -> str | None:
+    holding = situation.finding(*HOLDS_DOWN)
+    if holding is not None:
+        return holding.slug
+    if reading.ready is None or reading.ready < (reading.value or 0.0):
+        return "replicas are still coming"
+    waiting = situation.measure("engine_waiting")
+    if waiting is None or waiting > 0:
+        return "requests are waiting, or it is not known whether"
+    offered, capacity = situation.measure("offered_rate"), situation.measure("capacity_mu")
+    serving = situation.measure("serving_endpoints")
+    if offered is not None and capacity and serving:
+        after = capacity / serving * step * situation.policy.scaling.down_margin
+        if offered > after:
+            return "the load would not fit with a margin"
+    return None

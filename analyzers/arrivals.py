@@ -8,12 +8,13 @@ import numpy as np
 
 from analyzers.build import window
 from analyzers.capacity import Capacity, finished_rate
-from analyzers.fleet import divide, known_sum, route_rows, take
+from analyzers.fleet import IntArray, divide, known_sum, route_rows, take
 from analyzers.model import Context
 from collector.history import History
 from collector.model import Frame, Level
 
 ARRIVALS_WINDOW_S = 10.0
+JUDGE_WINDOW_S = 60.0
 # Failures that must be seen before "nobody retries" is a conclusion and not luck.
 FAILURES_TO_JUDGE = 10.0
 # Below this share of failures followed by a retry, clients are held not to retry.
@@ -49,13 +50,15 @@ class Arrivals:
 def measure_arrivals(
     history: History, frame: Frame, context: Context, capacity: Capacity, window_s: float | None = None
 ) -> Arrivals:
-    """`window_s` defaults to ten seconds or three periods of the loop."""
-    span = window(context, ARRIVALS_WINDOW_S) if window_s is None else window_s
+    """`window_s` defaults to ten seconds or two periods of the loop (three samples)."""
+    span = window(context, ARRIVALS_WINDOW_S, samples=2) if window_s is None else window_s
     gateway = _from_gateway(history, frame, context, capacity.pool, span)
     return gateway if gateway is not None else _from_engines(history, capacity, span)
 
 
-def _from_gateway(history: History, frame: Frame, context: Context, pool: str, span: float) -> Arrivals | None:
+def _from_gateway(
+    history: History, frame: Frame, context: Context, pool: str, span: float
+) -> Arrivals | None:
     rows = route_rows(frame, pool)
     if rows.size == 0:
         return None
@@ -71,7 +74,9 @@ def _from_gateway(history: History, frame: Frame, context: Context, pool: str, s
     if sent is None and arrived is None:
         return None
     refused = _sum(overflow, rate("direct_responses"))
-    offered = _offered(first, overflow, rate("first_503"), rate("retry_503"), context.shed_first_share.get(pool, 0.0))
+    offered = _offered(
+        first, overflow, rate("first_503"), rate("retry_503"), context.shed_first_share.get(pool, 0.0)
+    )
     attempts = arrived if arrived is not None else _sum(sent, overflow)
     if offered is not None and attempts is not None:
         # The two counters are read a moment apart; more first attempts than arrivals is that moment, not a fact.
@@ -88,7 +93,7 @@ def _from_gateway(history: History, frame: Frame, context: Context, pool: str, s
         refused=refused,
         fail_share=None if failed is None or sent is None else (min(1.0, failed / sent) if sent > 0 else 0.0),
         demand=offered if offered is not None else attempts,
-        clients_retry=_clients_retry(failed, refused, retries, span),
+        clients_retry=_clients_retry(history, rows, context, retries),
     )
 
 
@@ -98,7 +103,11 @@ def _sum(*parts: float | None) -> float | None:
 
 
 def _offered(
-    first_sent: float | None, overflow: float | None, first_503: float | None, retry_503: float | None, shed: float
+    first_sent: float | None,
+    overflow: float | None,
+    first_503: float | None,
+    retry_503: float | None,
+    shed: float,
 ) -> float | None:
     """First attempts: those sent, those the breaker refused (shared out by the 503s), those shed at the door."""
     if first_sent is None:
@@ -109,7 +118,9 @@ def _offered(
     return (first_sent + refused) / max(1 - shed, 0.01)
 
 
-def _failed(errors: float | None, overflow: float | None, left: float | None, timeouts: float | None) -> float | None:
+def _failed(
+    errors: float | None, overflow: float | None, left: float | None, timeouts: float | None
+) -> float | None:
     """Failures of admitted requests: 5xx without the breaker's own, and clients that left.
 
     A gateway timeout is answered 504 and so is in the 5xx already; it counts by itself only where they are unknown.
@@ -118,12 +129,27 @@ def _failed(errors: float | None, overflow: float | None, left: float | None, ti
     return _sum(upstream, left)
 
 
-def _clients_retry(failed: float | None, refused: float | None, retries: float | None, span: float) -> bool | None:
-    """Whether clients retry, as seen; None while too little has failed to tell."""
-    failures = _sum(failed, refused)
-    if failures is None or retries is None or failures * span < FAILURES_TO_JUDGE:
+def _clients_retry(history: History, rows: IntArray, context: Context, retries: float | None) -> bool | None:
+    """Whether clients retry, as seen; None while too little has failed to tell.
+
+    Failures of the last seconds do not count: their retries are still backing off.
+    """
+    long, recent = window(context, JUDGE_WINDOW_S, samples=4), window(context, ARRIVALS_WINDOW_S, samples=1)
+
+    def failures(span: float) -> float | None:
+        def grown(signal: str) -> float | None:
+            return known_sum(take(history.increase(Level.ROUTE, signal, span), rows))
+
+        return _sum(grown("upstream_5xx"), grown("client_disconnects"), grown("direct_responses"))
+
+    all_failures = failures(long)
+    if all_failures is None or retries is None:
         return None
-    return retries >= RETRIES_PER_FAILURE * failures
+    older = all_failures - (failures(recent) or 0.0)
+    if older < FAILURES_TO_JUDGE:
+        return None
+    came_back = known_sum(take(history.increase(Level.ROUTE, "retry_sent", long), rows)) or 0.0
+    return came_back + retries * recent >= RETRIES_PER_FAILURE * older
 
 
 def _from_engines(history: History, capacity: Capacity, span: float) -> Arrivals:
@@ -150,4 +176,7 @@ def _from_engines(history: History, capacity: Capacity, span: float) -> Arrivals
 
 def backlog(capacity: Capacity) -> float | None:
     """Requests the engines hold, running or waiting; None when too few engines are known."""
-    return known_sum(np.where(np.isfinite(capacity.waiting), capacity.waiting, np.nan) + np.where(np.isfinite(capacity.running), capacity.running, 0.0))
+    return known_sum(
+        np.where(np.isfinite(capacity.waiting), capacity.waiting, np.nan)
+        + np.where(np.isfinite(capacity.running), capacity.running, 0.0)
+    )

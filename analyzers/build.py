@@ -76,7 +76,11 @@ class Memory:
     """The measures of a cycle ago by name and scope: the only memory analyzers have beyond history."""
 
     def __init__(self, context: Context) -> None:
-        self._values = {(m.name, m.scope.kind.value, m.scope.name): m.value for m in context.previous_measures if m.state.usable}
+        self._values = {
+            (m.name, m.scope.kind.value, m.scope.name): m.value
+            for m in context.previous_measures
+            if m.state.usable
+        }
 
     def get(self, name: str, scope: Scope) -> float | None:
         return self._values.get((name, scope.kind.value, scope.name))

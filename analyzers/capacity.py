@@ -85,14 +85,21 @@ def measure_capacity(history: History, frame: Frame, context: Context, pool: str
     waiting = frame.endpoints.column("requests_waiting")[rows]
     recent = window(context, 0.0, samples=2)
     sustained = take(history.minimum(Level.ENDPOINT, "requests_waiting", recent), rows)
+    if not lasting(history, context):
+        sustained = np.full(rows.size, np.nan)
     short = window(context, THROUGHPUT_WINDOW_S)
     long = window(context, FLOOR_WINDOW_S)
     length = _output_tokens(history, names, window(context, LENGTH_WINDOW_S))
     tokens = take(history.rate(Level.ENDPOINT, "generation_tokens", short), rows)
     throughput, method = _throughput(history, rows, short, tokens, length)
-    steady, _ = _throughput(history, rows, long, take(history.rate(Level.ENDPOINT, "generation_tokens", long), rows), length)
+    steady, _ = _throughput(
+        history, rows, long, take(history.rate(Level.ENDPOINT, "generation_tokens", long), rows), length
+    )
     before = np.array([_or_nan(memory.get("capacity_mu", endpoint_scope(name))) for name in names])
-    mu = _learn(before, throughput, steady, at_limit=(waiting > 0) & (sustained > 0), interval_s=context.interval_s)
+    progressing = ~((running > 0) & (tokens == 0))
+    mu = _learn(
+        before, throughput, steady, at_limit=(waiting > 0) & (sustained > 0) & progressing, interval_s=context.interval_s
+    )
     return Capacity(
         pool=pool,
         names=names,
@@ -103,10 +110,15 @@ def measure_capacity(history: History, frame: Frame, context: Context, pool: str
         throughput=throughput,
         mu=mu,
         batch_limit=_batch_limit(context, pool, names, running, waiting, memory),
-        progressing=~((running > 0) & (tokens == 0)),
+        progressing=progressing,
         output_tokens=length,
         method=method,
     )
+
+
+def lasting(history: History, context: Context) -> bool:
+    """Whether history holds three samples: below that, the least of a window is not "three samples running"."""
+    return history.span_s() >= 1.9 * context.interval_s
 
 
 def _or_nan(value: float | None) -> float:
@@ -124,9 +136,16 @@ def _output_tokens(history: History, names: tuple[str, ...], window_s: float) ->
     return total / count if count > 0 and total > 0 else None
 
 
-def finished_rate(history: History, rows: IntArray, window_s: float, reasons: tuple[str, ...] = SUCCESS_REASONS) -> FloatArray:
+def finished_rate(
+    history: History, rows: IntArray, window_s: float, reasons: tuple[str, ...] = SUCCESS_REASONS
+) -> FloatArray:
     """Requests/s per endpoint that ended for one of `reasons`; NaN where no reason is known."""
-    parts = np.stack([take(history.rate(Level.ENDPOINT, f"requests_by_finish_reason.{reason}", window_s), rows) for reason in reasons])
+    parts = np.stack(
+        [
+            take(history.rate(Level.ENDPOINT, f"requests_by_finish_reason.{reason}", window_s), rows)
+            for reason in reasons
+        ]
+    )
     return np.where(np.isfinite(parts).any(axis=0), np.nansum(parts, axis=0), np.nan)
 
 
@@ -146,7 +165,11 @@ def _throughput(
 
 
 def _learn(
-    before: FloatArray, throughput: FloatArray, steady: FloatArray, at_limit: np.ndarray[tuple[int], np.dtype[np.bool_]], interval_s: float
+    before: FloatArray,
+    throughput: FloatArray,
+    steady: FloatArray,
+    at_limit: np.ndarray[tuple[int], np.dtype[np.bool_]],
+    interval_s: float,
 ) -> FloatArray:
     """Capacity: follows the throughput while requests wait; else kept, and raised by what was seen to be done."""
     weight = 1 - (1 - SMOOTHING_PER_S) ** interval_s
@@ -156,7 +179,12 @@ def _learn(
 
 
 def _batch_limit(
-    context: Context, pool: str, names: tuple[str, ...], running: FloatArray, waiting: FloatArray, memory: Memory
+    context: Context,
+    pool: str,
+    names: tuple[str, ...],
+    running: FloatArray,
+    waiting: FloatArray,
+    memory: Memory,
 ) -> FloatArray:
     configured = context.settings(pool).max_num_seqs
     if configured is not None:

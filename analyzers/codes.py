@@ -55,4 +55,6 @@ def resolve(name: str) -> tuple[str, str]:
         return wanted.lower(), CODES[wanted.lower()]
     if wanted.upper() in SLUGS:
         return SLUGS[wanted.upper()], wanted.upper()
-    raise KeyError(f"expected a finding's slug or code such as saturated or IS0101, found {name!r}; see docs/findings.md")
+    raise KeyError(
+        f"expected a finding's slug or code such as saturated or IS0101, found {name!r}; see docs/findings.md"
+    )

@@ -23,26 +23,52 @@ P_VALUE_Z = 4.0
 def analyze(history: History, frame: Frame, context: Context, now: float) -> Report:
     findings = _rejected(history, frame, context, now)
     for pool in frame.topology.pools:
-        findings += [f for f in (_aborted(history, frame, context, pool, now), _regression(history, frame, context, pool, now)) if f]
+        findings += [
+            f
+            for f in (
+                _aborted(history, frame, context, pool, now),
+                _regression(history, frame, context, pool, now),
+            )
+            if f
+        ]
     return Report(tuple(findings))
 
 
 def _rejected(history: History, frame: Frame, context: Context, now: float) -> list[Finding]:
     span = window(context, WINDOW_S)
-    refused = take(history.increase(Level.ENDPOINT, "admission_rejections", span), np.arange(len(frame.endpoints.rows)))
+    refused = take(
+        history.increase(Level.ENDPOINT, "admission_rejections", span), np.arange(len(frame.endpoints.rows))
+    )
     findings: list[Finding] = []
     for number in np.flatnonzero(refused >= MIN_EVENTS):
         name = frame.endpoints.rows[number]
         findings.append(
             finding(
-                "requests-rejected", endpoint_scope(name), context, now,
-                severity=Severity.WARNING, confidence=0.95, layer=Layer.ADMISSION,
+                "requests-rejected",
+                endpoint_scope(name),
+                context,
+                now,
+                severity=Severity.WARNING,
+                confidence=0.95,
+                layer=Layer.ADMISSION,
                 summary=f"{name} refused {refused[number]:.0f} requests at its queue limit in {span:.0f} s",
                 pool=frame.topology.endpoints[name].pool if name in frame.topology.endpoints else None,
                 evidence=[
-                    Evidence("admission_rejections", float(refused[number]), 0.0, "streams refused so still count as HTTP 200", "requests")
+                    Evidence(
+                        "admission_rejections",
+                        float(refused[number]),
+                        0.0,
+                        "streams refused so still count as HTTP 200",
+                        "requests",
+                    )
                 ],
-                advice=(Advice("weight", Optimisation.MOVE, "Route to endpoints with room, or admit less at the gateway"),),
+                advice=(
+                    Advice(
+                        "weight",
+                        Optimisation.MOVE,
+                        "Route to endpoints with room, or admit less at the gateway",
+                    ),
+                ),
             )
         )
     return findings
@@ -53,7 +79,9 @@ def _aborted(history: History, frame: Frame, context: Context, pool: str, now: f
     span = window(context, WINDOW_S)
     rows = pool_rows(frame, pool)
     left = [known_sum(take(history.increase(Level.ROUTE, "client_disconnects", span), _routes(frame, pool)))]
-    left.append(known_sum(take(history.increase(Level.ENDPOINT, "requests_by_finish_reason.abort", span), rows)))
+    left.append(
+        known_sum(take(history.increase(Level.ENDPOINT, "requests_by_finish_reason.abort", span), rows))
+    )
     known = [value for value in left if value is not None]
     finished = known_sum(finished_rate(history, rows, span))
     if not known or finished is None:
@@ -63,11 +91,23 @@ def _aborted(history: History, frame: Frame, context: Context, pool: str, now: f
     if aborted < MIN_EVENTS or aborted / total < SHARE:
         return None
     return finding(
-        "requests-aborted", pool_scope(pool), context, now,
-        severity=Severity.WARNING, confidence=0.85, layer=Layer.CLIENT, pool=pool,
+        "requests-aborted",
+        pool_scope(pool),
+        context,
+        now,
+        severity=Severity.WARNING,
+        confidence=0.85,
+        layer=Layer.CLIENT,
+        pool=pool,
         summary=f"{aborted:.0f} requests of pool {pool} were given up by their clients in {span:.0f} s",
         evidence=[Evidence("aborted_share", aborted / total, SHARE, "of what ended in the window", "ratio")],
-        advice=(Advice("admission", Optimisation.AVOID, "Refuse early what cannot be answered before the client leaves"),),
+        advice=(
+            Advice(
+                "admission",
+                Optimisation.AVOID,
+                "Refuse early what cannot be answered before the client leaves",
+            ),
+        ),
     )
 
 
@@ -96,16 +136,33 @@ def _regression(history: History, frame: Frame, context: Context, pool: str, now
     if after - before < SHARE or (after - before) / error < P_VALUE_Z:
         return None
     return finding(
-        "success-regression", pool_scope(pool), context, now,
-        severity=Severity.CRITICAL, confidence=0.9, layer=Layer.UNKNOWN, pool=pool,
+        "success-regression",
+        pool_scope(pool),
+        context,
+        now,
+        severity=Severity.CRITICAL,
+        confidence=0.9,
+        layer=Layer.UNKNOWN,
+        pool=pool,
         summary=f"Pool {pool} ends {100 * after:.0f} % of its requests in errors, {100 * before:.0f} % before",
-        evidence=[Evidence("error_share", after, before, f"over {recent:.0f} s against the time before", "ratio")],
-        advice=(Advice("weight", Optimisation.MOVE, "Move load off the endpoints that err, and look for a change"),),
+        evidence=[
+            Evidence("error_share", after, before, f"over {recent:.0f} s against the time before", "ratio")
+        ],
+        advice=(
+            Advice(
+                "weight", Optimisation.MOVE, "Move load off the endpoints that err, and look for a change"
+            ),
+        ),
     )
 
 
-def _counts(history: History, rows: np.ndarray[tuple[int], np.dtype[np.intp]], span: float) -> tuple[float | None, float | None]:
-    good = [known_sum(take(history.increase(Level.ENDPOINT, f"requests_by_finish_reason.{r}", span), rows)) for r in SUCCESS_REASONS]
+def _counts(
+    history: History, rows: np.ndarray[tuple[int], np.dtype[np.intp]], span: float
+) -> tuple[float | None, float | None]:
+    good = [
+        known_sum(take(history.increase(Level.ENDPOINT, f"requests_by_finish_reason.{r}", span), rows))
+        for r in SUCCESS_REASONS
+    ]
     bad = known_sum(take(history.increase(Level.ENDPOINT, "requests_by_finish_reason.error", span), rows))
     known = [value for value in good if value is not None]
     return (sum(known) if known else None), bad

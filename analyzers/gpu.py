@@ -64,7 +64,9 @@ def analyze(history: History, frame: Frame, context: Context, now: float) -> Rep
     for pool in frame.topology.pools.values():
         ratios, weights = [], []
         for name in pool.endpoints:
-            numbers = [i for i, device in enumerate(frame.devices.rows) if _endpoint_of(frame, device) == name]
+            numbers = [
+                i for i, device in enumerate(frame.devices.rows) if _endpoint_of(frame, device) == name
+            ]
             known = ratio[numbers][np.isfinite(ratio[numbers])]
             value = float(known.mean()) if known.size else None
             measures.append(measure("hbm_compute_ratio", endpoint_scope(name), value, "ratio"))
@@ -85,7 +87,9 @@ def _endpoint_of(frame: Frame, device: str) -> str | None:
     return known.endpoint if known is not None else None
 
 
-def _first_known(history: History, frame: Frame, names: tuple[str, ...], span: float) -> tuple[FloatArray, str]:
+def _first_known(
+    history: History, frame: Frame, names: tuple[str, ...], span: float
+) -> tuple[FloatArray, str]:
     """Window means of the best signal that any device has, so that all devices are compared by the same one."""
     for name in names:
         if name in frame.devices.columns:
@@ -107,20 +111,34 @@ def _ratios(
     return np.where(busy, memory[0] / below, np.nan), memory, compute
 
 
-def _bound(pool: str, ratio: float, memory: str, compute: str, context: Context, now: float) -> Finding | None:
+def _bound(
+    pool: str, ratio: float, memory: str, compute: str, context: Context, now: float
+) -> Finding | None:
     if COMPUTE_BOUND <= ratio <= MEMORY_BOUND:
         return None
     by_memory = ratio > MEMORY_BOUND
     advice = (
-        Advice("batch", Optimisation.SHARE, "Decode leaves compute idle: larger batches or speculative decoding use it")
+        Advice(
+            "batch",
+            Optimisation.SHARE,
+            "Decode leaves compute idle: larger batches or speculative decoding use it",
+        )
         if by_memory
-        else Advice("cache", Optimisation.AVOID, "Prefill is the cost: prefix caching avoids it, chunking shares it")
+        else Advice(
+            "cache", Optimisation.AVOID, "Prefill is the cost: prefix caching avoids it, chunking shares it"
+        )
     )
     return finding(
-        "memory-bound" if by_memory else "compute-bound", pool_scope(pool), context, now,
-        severity=Severity.INFO, confidence=0.9 if (memory, compute) == (MEMORY_SIGNALS[0], COMPUTE_SIGNALS[0]) else 0.6,
+        "memory-bound" if by_memory else "compute-bound",
+        pool_scope(pool),
+        context,
+        now,
+        severity=Severity.INFO,
+        confidence=0.9 if (memory, compute) == (MEMORY_SIGNALS[0], COMPUTE_SIGNALS[0]) else 0.6,
         summary=f"Pool {pool}'s GPUs are bound by {'HBM bandwidth' if by_memory else 'compute'}: ratio {ratio:.2f}",
-        layer=Layer.GPU, pool=pool, advice=(advice,),
+        layer=Layer.GPU,
+        pool=pool,
+        advice=(advice,),
         evidence=[Evidence("hbm_compute_ratio", ratio, 1.0, f"{memory} over {compute}", "ratio")],
     )
 
@@ -162,23 +180,50 @@ def _last_event(history: History, device: str) -> tuple[float, int] | None:
     return at, int(code)
 
 
-def _fault(frame: Frame, context: Context, device: str, code: int, at: float, device_class: bool, now: float) -> Finding:
+def _fault(
+    frame: Frame, context: Context, device: str, code: int, at: float, device_class: bool, now: float
+) -> Finding:
     scope = Scope(ScopeKind.DEVICE, device)
     known = frame.topology.devices.get(device)
     name = DEVICE_XIDS.get(code) or APPLICATION_XIDS.get(code, "not in our catalogue")
     kind = "device" if device_class else "application" if code in APPLICATION_XIDS else "unclassified"
     advice = (
-        (Advice("drain", Optimisation.MOVE, "Drain the node once an operator confirms, then reset or replace the GPU"),)
+        (
+            Advice(
+                "drain",
+                Optimisation.MOVE,
+                "Drain the node once an operator confirms, then reset or replace the GPU",
+            ),
+        )
         if device_class
-        else (Advice("none", Optimisation.AVOID, "Look at the engine's log; the device itself is not at fault, do not drain"),)
+        else (
+            Advice(
+                "none",
+                Optimisation.AVOID,
+                "Look at the engine's log; the device itself is not at fault, do not drain",
+            ),
+        )
     )
     made = finding(
-        "gpu-fault", scope, context, now,
+        "gpu-fault",
+        scope,
+        context,
+        now,
         severity=Severity.CRITICAL if device_class else Severity.INFO,
         confidence=0.9 if kind != "unclassified" else 0.5,
-        summary=f"{device} reported XID {code} ({name}), {kind} class", layer=Layer.GPU,
-        pool=known.pool if known is not None else None, advice=advice,
-        evidence=[Evidence("xid", float(code), 0.0, f"{kind}-class event; the gauge stays at its last code afterwards", "code")],
+        summary=f"{device} reported XID {code} ({name}), {kind} class",
+        layer=Layer.GPU,
+        pool=known.pool if known is not None else None,
+        advice=advice,
+        evidence=[
+            Evidence(
+                "xid",
+                float(code),
+                0.0,
+                f"{kind}-class event; the gauge stays at its last code afterwards",
+                "code",
+            )
+        ],
     )
     # Each event is a finding of its own: its onset is the event's time, not that of the one before.
     return replace(made, since=at)

@@ -13,7 +13,17 @@ import numpy as np
 
 from analyzers.build import endpoint_scope, finding, window
 from analyzers.fleet import take
-from analyzers.model import Advice, Context, Evidence, Finding, Layer, Optimisation, Report, ScopeKind, Severity
+from analyzers.model import (
+    Advice,
+    Context,
+    Evidence,
+    Finding,
+    Layer,
+    Optimisation,
+    Report,
+    ScopeKind,
+    Severity,
+)
 from analyzers.targets import endpoint_targets
 from collector.history import History
 from collector.model import FloatArray, Frame, Level, TargetStatus
@@ -27,10 +37,18 @@ LIKELY_AFTER_S = 10.0
 FROZEN_ONLY = 0.6
 
 _HUNG_ADVICE = (
-    Advice("weight", Optimisation.MOVE, "Take the endpoint out of routing within the ejection cap and restart the engine"),
+    Advice(
+        "weight",
+        Optimisation.MOVE,
+        "Take the endpoint out of routing within the ejection cap and restart the engine",
+    ),
 )
 _STALE_ADVICE = (
-    Advice("weight", Optimisation.MOVE, "Keep a small weight: one probe request makes the engine step and refreshes its gauges"),
+    Advice(
+        "weight",
+        Optimisation.MOVE,
+        "Keep a small weight: one probe request makes the engine step and refreshes its gauges",
+    ),
 )
 
 
@@ -70,7 +88,11 @@ def _stalls(history: History, frame: Frame, context: Context, now: float) -> lis
     span = window(context, STALL_WINDOW_S, STALL_SAMPLES)
     arrived = history.increase(Level.ENDPOINT, "gateway_attempts", span)
     timeouts = history.increase(Level.ENDPOINT, "gateway_timeouts", span)
-    hung_before = {f.scope.name for f in context.previous if f.slug == "engine-hung" and f.scope.kind is ScopeKind.ENDPOINT}
+    hung_before = {
+        f.scope.name
+        for f in context.previous
+        if f.slug == "engine-hung" and f.scope.kind is ScopeKind.ENDPOINT
+    }
     for number in np.flatnonzero(stalled_rows(history, frame, context)):
         name = frame.endpoints.rows[number]
         stall = _Stalled(
@@ -96,25 +118,43 @@ def _still_for(history: History, name: str) -> float:
     return float(samples.times[-1] - samples.times[first])
 
 
-def _stall(name: str, stall: _Stalled, hung_before: bool, context: Context, now: float, pool: str | None) -> Finding:
+def _stall(
+    name: str, stall: _Stalled, hung_before: bool, context: Context, now: float, pool: str | None
+) -> Finding:
     evidence = [
         Evidence("generation_tokens", 0.0, None, f"no token for {stall.for_s:.0f} s", "tokens"),
-        Evidence("requests_running", stall.running, None, "requests are said to run all the while", "requests"),
+        Evidence(
+            "requests_running", stall.running, None, "requests are said to run all the while", "requests"
+        ),
     ]
     if np.isfinite(stall.waiting):
-        evidence.append(Evidence("requests_waiting", stall.waiting, None, "requests in the queue", "requests"))
+        evidence.append(
+            Evidence("requests_waiting", stall.waiting, None, "requests in the queue", "requests")
+        )
     used = (stall.arrivals or 0) > 0 or (stall.open_requests or 0) > 0
     # An engine that hung gets no arrivals once it is taken out of routing; only a token proves it alive.
     quiet = stall.arrivals == 0 and (stall.open_requests or 0) == 0 and not hung_before
     if stall.arrivals is not None:
-        why = "requests the gateway sent it in the window" if used else "the gateway sent it nothing in the window"
+        why = (
+            "requests the gateway sent it in the window"
+            if used
+            else "the gateway sent it nothing in the window"
+        )
         evidence.append(Evidence("gateway_attempts", stall.arrivals, None, why, "requests"))
     if quiet:
         return finding(
-            "gauges-stale", endpoint_scope(name), context, now,
-            severity=Severity.WARNING, confidence=0.85, layer=Layer.TELEMETRY, pool=pool,
+            "gauges-stale",
+            endpoint_scope(name),
+            context,
+            now,
+            severity=Severity.WARNING,
+            confidence=0.85,
+            layer=Layer.TELEMETRY,
+            pool=pool,
             summary=f"{name}'s gauges are stale: no token progress, no arrivals; its load is not known",
-            evidence=evidence, advice=_STALE_ADVICE, onset=now - stall.for_s,
+            evidence=evidence,
+            advice=_STALE_ADVICE,
+            onset=now - stall.for_s,
         )
     if used:
         confidence = 0.95 if stall.for_s >= SURE_AFTER_S else 0.85 if stall.for_s >= LIKELY_AFTER_S else 0.7
@@ -124,12 +164,27 @@ def _stall(name: str, stall: _Stalled, hung_before: bool, context: Context, now:
     else:
         confidence = FROZEN_ONLY
         summary = f"{name} seems hung: its gauges are frozen and no token came for {stall.for_s:.0f} s (or they are stale)"
-        evidence.append(Evidence("gateway_attempts", None, None, "arrivals are not known: frozen gauges alone cannot tell hung from stale"))
+        evidence.append(
+            Evidence(
+                "gateway_attempts",
+                None,
+                None,
+                "arrivals are not known: frozen gauges alone cannot tell hung from stale",
+            )
+        )
     return finding(
-        "engine-hung", endpoint_scope(name), context, now,
+        "engine-hung",
+        endpoint_scope(name),
+        context,
+        now,
         severity=Severity.CRITICAL if confidence >= 0.8 else Severity.WARNING,
-        confidence=confidence, summary=summary, layer=Layer.DECODE, evidence=evidence,
-        advice=_HUNG_ADVICE, pool=pool, onset=now - stall.for_s,
+        confidence=confidence,
+        summary=summary,
+        layer=Layer.DECODE,
+        evidence=evidence,
+        advice=_HUNG_ADVICE,
+        pool=pool,
+        onset=now - stall.for_s,
     )
 
 
@@ -155,18 +210,39 @@ def _down(history: History, frame: Frame, context: Context, now: float) -> list[
 
 
 def _engine_down(
-    name: str, target: TargetStatus, refused: bool, cannot_connect: bool, context: Context, now: float, pool: str
+    name: str,
+    target: TargetStatus,
+    refused: bool,
+    cannot_connect: bool,
+    context: Context,
+    now: float,
+    pool: str,
 ) -> Finding:
     failing_s = now - target.failing_since if target.failing_since is not None else 0.0
     evidence = [Evidence("up", 0.0, 1.0, target.error or "the target cannot be read", "bool")]
     if cannot_connect:
-        evidence.append(Evidence("gateway_connect_failures", None, 0.0, "the gateway cannot connect to it either", "connections"))
-    sure = refused and cannot_connect or failing_s >= 2 * context.interval_s
+        evidence.append(
+            Evidence(
+                "gateway_connect_failures",
+                None,
+                0.0,
+                "the gateway cannot connect to it either",
+                "connections",
+            )
+        )
+    sure = (refused and cannot_connect) or failing_s >= 2 * context.interval_s
     return finding(
-        "engine-down", endpoint_scope(name), context, now,
-        severity=Severity.CRITICAL, confidence=0.95 if sure else 0.85,
+        "engine-down",
+        endpoint_scope(name),
+        context,
+        now,
+        severity=Severity.CRITICAL,
+        confidence=0.95 if sure else 0.85,
         summary=f"{name} is down: it was up and now nothing listens there",
-        layer=Layer.UNKNOWN, evidence=evidence, pool=pool, onset=target.failing_since,
+        layer=Layer.UNKNOWN,
+        evidence=evidence,
+        pool=pool,
+        onset=target.failing_since,
         advice=(
             Advice("weight", Optimisation.MOVE, "Take the endpoint out of routing"),
             Advice("scale", Optimisation.SHARE, "Replace the replica"),
@@ -174,16 +250,24 @@ def _engine_down(
     )
 
 
-def _unreachable(name: str, target: TargetStatus, serves: bool, context: Context, now: float, pool: str) -> Finding:
+def _unreachable(
+    name: str, target: TargetStatus, serves: bool, context: Context, now: float, pool: str
+) -> Finding:
     why = "the gateway still gets answers from it" if serves else "nothing else is known of it"
     evidence = [Evidence("up", 0.0, 1.0, target.error or "the target cannot be read", "bool")]
     if serves:
         evidence.append(Evidence("gateway_success", None, None, why, "requests"))
     return finding(
-        "target-unreachable", endpoint_scope(name), context, now,
-        severity=Severity.WARNING, confidence=0.9,
+        "target-unreachable",
+        endpoint_scope(name),
+        context,
+        now,
+        severity=Severity.WARNING,
+        confidence=0.9,
         summary=f"{name}'s metrics cannot be read and {why}; its load is unknown, not zero",
-        layer=Layer.TELEMETRY, evidence=evidence, pool=pool, onset=target.failing_since,
+        layer=Layer.TELEMETRY,
+        evidence=evidence,
+        pool=pool,
+        onset=target.failing_since,
         advice=(Advice("weight", Optimisation.MOVE, "Leave its weight as it is until something is known"),),
     )
-

@@ -29,9 +29,7 @@ def _load(history: History, frame: Frame, context: Context, pool: str) -> list[M
     rows, scope = pool_rows(frame, pool), pool_scope(pool)
     running = frame.endpoints.column("requests_running")[rows]
     waiting = frame.endpoints.column("requests_waiting")[rows]
-    tokens = take(
-        history.rate(Level.ENDPOINT, "generation_tokens", window(context, PROGRESS_WINDOW_S)), rows
-    )
+    tokens = take(history.rate(Level.ENDPOINT, "generation_tokens", window(context, PROGRESS_WINDOW_S)), rows)
     frozen = (running > 0) & (tokens == 0)
     serving = float(np.count_nonzero(np.isfinite(running) & ~frozen))
     routes = route_rows(frame, pool)

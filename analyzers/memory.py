@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from analyzers.build import endpoint_scope, finding, measure, window
-from analyzers.capacity import finished_rate
+from analyzers.capacity import finished_rate, lasting
 from analyzers.fleet import take
 from analyzers.model import Advice, Context, Evidence, Finding, Layer, Measure, Optimisation, Report, Severity
 from collector.history import History
@@ -19,7 +19,9 @@ PREEMPTIONS_PER_REQUEST = 0.1
 MIN_PREEMPTIONS = 5.0
 
 _ADVICE = (
-    Advice("admission", Optimisation.DELAY, "Admit fewer requests at once: each needs KV blocks until it ends"),
+    Advice(
+        "admission", Optimisation.DELAY, "Admit fewer requests at once: each needs KV blocks until it ends"
+    ),
     Advice("weight", Optimisation.MOVE, "Send long requests to endpoints with free KV blocks"),
     Advice("scale", Optimisation.SHARE, "Add replicas for more KV cache"),
 )
@@ -31,6 +33,8 @@ def analyze(history: History, frame: Frame, context: Context, now: float) -> Rep
     waiting = take(history.mean(Level.ENDPOINT, "requests_waiting", recent), rows)
     usage = take(history.mean(Level.ENDPOINT, "kv_cache_usage", recent), rows)
     lowest = take(history.minimum(Level.ENDPOINT, "kv_cache_usage", recent), rows)
+    if not lasting(history, context):
+        lowest = np.full(rows.size, np.nan)
     span = window(context, PREEMPTION_WINDOW_S)
     peak = take(history.maximum(Level.ENDPOINT, "kv_cache_usage", span), rows)
     preempted = take(history.increase(Level.ENDPOINT, "preemptions", span), rows)
@@ -38,26 +42,51 @@ def analyze(history: History, frame: Frame, context: Context, now: float) -> Rep
     finished = take(history.rate(Level.ENDPOINT, "generation_tokens", span), rows)
     done = finished_rate(history, rows, span)
     # Preemption empties the cache it ran out of: usage swings, so the peak counts when blocks were taken back.
-    full = ((lowest >= FULL) & ((waiting > 0) | (preempted > 0))) | ((peak >= FULL) & (preempted > 0) & (waiting > 0))
+    full = ((lowest >= FULL) & ((waiting > 0) | (preempted > 0))) | (
+        (peak >= FULL) & (preempted > 0) & (waiting > 0)
+    )
     findings: list[Finding] = []
     measures: list[Measure] = []
     for number, name in enumerate(frame.endpoints.rows):
         scope = endpoint_scope(name)
         pool = frame.topology.endpoints[name].pool if name in frame.topology.endpoints else None
         left = (1 - usage[number]) / slope[number] if slope[number] > 0 else float("nan")
-        measures.append(measure("kv_seconds_to_full", scope, float(max(left, 0.0)) if np.isfinite(left) else None, "s"))
+        measures.append(
+            measure("kv_seconds_to_full", scope, float(max(left, 0.0)) if np.isfinite(left) else None, "s")
+        )
         if full[number]:
-            evidence = [Evidence("kv_cache_usage", float(peak[number]), FULL, "fullest in the window", "ratio")]
+            evidence = [
+                Evidence("kv_cache_usage", float(peak[number]), FULL, "fullest in the window", "ratio")
+            ]
             if np.isfinite(preempted[number]):
-                evidence.append(Evidence("preemptions", float(preempted[number]), 0.0, "requests put back for room", "requests"))
+                evidence.append(
+                    Evidence(
+                        "preemptions", float(preempted[number]), 0.0, "requests put back for room", "requests"
+                    )
+                )
             if np.isfinite(waiting[number]):
-                evidence.append(Evidence("requests_waiting", float(waiting[number]), 0.0, "requests wait for blocks", "requests"))
+                evidence.append(
+                    Evidence(
+                        "requests_waiting",
+                        float(waiting[number]),
+                        0.0,
+                        "requests wait for blocks",
+                        "requests",
+                    )
+                )
             findings.append(
                 finding(
-                    "kv-pressure", scope, context, now,
-                    severity=Severity.WARNING, confidence=0.9 if preempted[number] > 0 else 0.75, layer=Layer.MEMORY,
+                    "kv-pressure",
+                    scope,
+                    context,
+                    now,
+                    severity=Severity.WARNING,
+                    confidence=0.9 if preempted[number] > 0 else 0.75,
+                    layer=Layer.MEMORY,
                     summary=f"{name}'s KV cache is the limit: {100 * peak[number]:.0f} % used and {waiting[number]:.0f} requests wait",
-                    evidence=evidence, advice=_ADVICE, pool=pool,
+                    evidence=evidence,
+                    advice=_ADVICE,
+                    pool=pool,
                 )
             )
         if preempted[number] >= MIN_PREEMPTIONS and finished[number] > 0:
@@ -65,10 +94,25 @@ def analyze(history: History, frame: Frame, context: Context, now: float) -> Rep
             if np.isfinite(per_request) and rate > per_request:
                 findings.append(
                     finding(
-                        "preemption-storm", scope, context, now,
-                        severity=Severity.WARNING, confidence=0.9, layer=Layer.MEMORY, pool=pool, advice=_ADVICE,
+                        "preemption-storm",
+                        scope,
+                        context,
+                        now,
+                        severity=Severity.WARNING,
+                        confidence=0.9,
+                        layer=Layer.MEMORY,
+                        pool=pool,
+                        advice=_ADVICE,
                         summary=f"{name} preempts {rate:.2f} requests/s: their prefill is paid again",
-                        evidence=[Evidence("preemptions", float(rate), float(per_request), "per second, against a tenth of the finished", "1/s")],
+                        evidence=[
+                            Evidence(
+                                "preemptions",
+                                float(rate),
+                                float(per_request),
+                                "per second, against a tenth of the finished",
+                                "1/s",
+                            )
+                        ],
                     )
                 )
     return Report(tuple(findings), tuple(measures))

@@ -10,7 +10,6 @@ from analyzers.build import Memory, endpoint_scope, finding, pool_scope, window
 from analyzers.capacity import Capacity, measure_capacity
 from analyzers.fleet import take
 from analyzers.model import Advice, Context, Evidence, Finding, Layer, Measure, Optimisation, Report, Severity
-from analyzers.build import measure
 from collector.history import History
 from collector.model import FloatArray, Frame, Level
 
@@ -52,7 +51,6 @@ TRAITS = (
 def analyze(history: History, frame: Frame, context: Context, now: float) -> Report:
     memory = Memory(context)
     findings: list[Finding] = []
-    measures: list[Measure] = []
     for pool in frame.topology.pools:
         capacity = measure_capacity(history, frame, context, pool, memory)
         short = _traits(history, context, capacity, window(context, SHORT_WINDOW_S))
@@ -61,10 +59,7 @@ def analyze(history: History, frame: Frame, context: Context, now: float) -> Rep
         imbalance = _imbalance(history, context, capacity, now)
         if imbalance is not None:
             findings.append(imbalance)
-        for number, name in enumerate(capacity.names):
-            measures.append(measure("itl_mean_s", endpoint_scope(name), float(short["itl_mean"][number]), "s"))
-            measures.append(measure("ttft_mean_s", endpoint_scope(name), float(short["ttft_mean"][number]), "s"))
-    return Report(tuple(findings), tuple(measures))
+    return Report(tuple(findings))
 
 
 def _traits(history: History, context: Context, capacity: Capacity, span: float) -> dict[str, FloatArray]:
@@ -102,7 +97,9 @@ def peer_scores(values: FloatArray, trait: Trait) -> tuple[FloatArray, FloatArra
     if known.size < MIN_PEERS + 1:
         return z, middle
     present = values[known]
-    others = np.broadcast_to(present, (known.size, known.size))[~np.eye(known.size, dtype=bool)].reshape(known.size, -1)
+    others = np.broadcast_to(present, (known.size, known.size))[~np.eye(known.size, dtype=bool)].reshape(
+        known.size, -1
+    )
     median = np.median(others, axis=1)
     mad = 1.4826 * np.median(np.abs(others - median[:, None]), axis=1)
     floor = trait.floor * np.abs(median) if trait.relative else np.full_like(median, trait.floor)
@@ -115,7 +112,11 @@ def peer_scores(values: FloatArray, trait: Trait) -> tuple[FloatArray, FloatArra
 
 
 def _outliers(
-    context: Context, capacity: Capacity, short: dict[str, FloatArray], long: dict[str, FloatArray], now: float
+    context: Context,
+    capacity: Capacity,
+    short: dict[str, FloatArray],
+    long: dict[str, FloatArray],
+    now: float,
 ) -> list[Finding]:
     worst: dict[int, list[tuple[float, Trait, float, float]]] = {}
     for trait in TRAITS:
@@ -123,7 +124,9 @@ def _outliers(
         slow, _ = peer_scores(long[trait.name], trait)
         for number in np.flatnonzero((quick >= Z_LIMIT) & (slow >= Z_LIMIT)):
             score = float(min(quick[number], slow[number]))
-            worst.setdefault(int(number), []).append((score, trait, float(short[trait.name][number]), float(median[number])))
+            worst.setdefault(int(number), []).append(
+                (score, trait, float(short[trait.name][number]), float(median[number]))
+            )
     # Peers are the yardstick: when a third of them is off there is none, and it is no outlier but the pool.
     if len(worst) > max(1, len(capacity.names) // 3):
         return []
@@ -131,20 +134,37 @@ def _outliers(
 
 
 def _outlier(
-    context: Context, capacity: Capacity, number: int, traits: list[tuple[float, Trait, float, float]], now: float
+    context: Context,
+    capacity: Capacity,
+    number: int,
+    traits: list[tuple[float, Trait, float, float]],
+    now: float,
 ) -> Finding:
     traits = sorted(traits, key=lambda entry: -entry[0])
     name = capacity.names[number]
     _, first, value, median = traits[0]
     evidence = [
-        Evidence(trait.name, seen, peers, f"{min(score, 99):.1f} robust standard deviations worse than its peers", trait.unit)
+        Evidence(
+            trait.name,
+            seen,
+            peers,
+            f"{min(score, 99):.1f} robust standard deviations worse than its peers",
+            trait.unit,
+        )
         for score, trait, seen, peers in traits
     ]
     return finding(
-        "endpoint-outlier", endpoint_scope(name), context, now,
-        severity=Severity.WARNING, confidence=min(0.95, 0.7 + 0.1 * len(traits)),
+        "endpoint-outlier",
+        endpoint_scope(name),
+        context,
+        now,
+        severity=Severity.WARNING,
+        confidence=min(0.95, 0.7 + 0.1 * len(traits)),
         summary=f"{name} is worse than its peers: {first.name} {value:.3g} against {median:.3g} {first.unit}",
-        layer=first.layer, evidence=evidence, advice=_ADVICE, pool=capacity.pool,
+        layer=first.layer,
+        evidence=evidence,
+        advice=_ADVICE,
+        pool=capacity.pool,
     )
 
 
@@ -167,12 +187,26 @@ def _imbalance(history: History, context: Context, capacity: Capacity, now: floa
         return None
     busiest = capacity.names[int(np.nanargmax(capacity.waiting))]
     return finding(
-        "replica-imbalance", pool_scope(capacity.pool), context, now,
-        severity=Severity.WARNING, confidence=0.8, layer=Layer.ROUTER, pool=capacity.pool,
+        "replica-imbalance",
+        pool_scope(capacity.pool),
+        context,
+        now,
+        severity=Severity.WARNING,
+        confidence=0.8,
+        layer=Layer.ROUTER,
+        pool=capacity.pool,
         summary=f"Requests wait on {int(crowded.sum())} endpoints of pool {capacity.pool} ({busiest} most) while {int(room.sum())} have room",
         evidence=[
-            Evidence("requests_waiting", float(np.nanmax(capacity.waiting)), 0.0, f"on {busiest}", "requests"),
-            Evidence("load_variation", spread, 0.5, "coefficient of variation of running and waiting requests", "ratio"),
+            Evidence(
+                "requests_waiting", float(np.nanmax(capacity.waiting)), 0.0, f"on {busiest}", "requests"
+            ),
+            Evidence(
+                "load_variation",
+                spread,
+                0.5,
+                "coefficient of variation of running and waiting requests",
+                "ratio",
+            ),
         ],
         advice=(Advice("weight", Optimisation.MOVE, "Move weight to the endpoints with room"),),
     )

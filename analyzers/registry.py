@@ -10,6 +10,8 @@ from analyzers import (
     failures,
     gpu,
     health,
+    load,
+    load,
     memory,
     outlier,
     regression,
@@ -24,7 +26,9 @@ from collector.model import Frame
 ANALYZERS: tuple[Analyzer, ...] = (
     telemetry.analyze,
     health.analyze,
+    load.analyze,
     storm.analyze,
+    load.analyze,
     saturation.analyze,
     memory.analyze,
     demand.analyze,
@@ -65,7 +69,9 @@ def merge(findings: Sequence[Finding]) -> tuple[Finding, ...]:
         held = best.get(found.key)
         if held is None or found.confidence > held.confidence:
             best[found.key] = found
-    doubtful = {f.scope for f in best.values() if f.slug in _UNBELIEVABLE and f.scope.kind is ScopeKind.ENDPOINT}
+    doubtful = {
+        f.scope for f in best.values() if f.slug in _UNBELIEVABLE and f.scope.kind is ScopeKind.ENDPOINT
+    }
     kept = [
         found
         for found in best.values()

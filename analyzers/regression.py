@@ -78,7 +78,11 @@ def _over_time(context: Context, pool: str, series: LatencySeries) -> tuple[list
         why = f"adjusted for prompt length, load and cache, {100 * (rise.ratio - 1):.0f} % slower than its baseline"
         return [_Verdict(series.signal, float(series.times[rise.onset]), rise.ratio, why)], []
     moved = _moved(series.confounders, baseline, raw)
-    return ([], [_Verdict(series.signal, float(series.times[raw.onset]), raw.ratio, moved)]) if moved else ([], [])
+    return (
+        ([], [_Verdict(series.signal, float(series.times[raw.onset]), raw.ratio, moved)])
+        if moved
+        else ([], [])
+    )
 
 
 def _moved(confounders: FloatArray, baseline: int, shift: Shift) -> str:
@@ -98,7 +102,9 @@ def _moved(confounders: FloatArray, baseline: int, shift: Shift) -> str:
     return " and ".join(parts)
 
 
-def _between_builds(history: History, frame: Frame, endpoints: tuple[str, ...], signal: str, bucket: float) -> list[_Verdict]:
+def _between_builds(
+    history: History, frame: Frame, endpoints: tuple[str, ...], signal: str, bucket: float
+) -> list[_Verdict]:
     """The slowest build against the quickest at the same moments, the work they were given taken off."""
     groups: dict[str, list[str]] = {}
     for name in endpoints:
@@ -107,11 +113,18 @@ def _between_builds(history: History, frame: Frame, endpoints: tuple[str, ...], 
             groups.setdefault(build, []).append(name)
     if len(groups) < 2:
         return []
-    series = {build: _tail(latency_series(history, tuple(names), signal, bucket)) for build, names in groups.items()}
-    typical = {build: float(np.nanmedian(s.latency)) for build, s in series.items() if np.isfinite(s.latency).any()}
+    series = {
+        build: _tail(latency_series(history, tuple(names), signal, bucket)) for build, names in groups.items()
+    }
+    typical = {
+        build: float(np.nanmedian(s.latency)) for build, s in series.items() if np.isfinite(s.latency).any()
+    }
     if len(typical) < 2:
         return []
-    slow, quick = max(typical, key=lambda build: typical[build]), min(typical, key=lambda build: typical[build])
+    slow, quick = (
+        max(typical, key=lambda build: typical[build]),
+        min(typical, key=lambda build: typical[build]),
+    )
     work = np.maximum(series[slow].confounders[:, :2] - series[quick].confounders[:, :2], 0.0).sum(axis=1)
     colder = np.maximum(series[quick].confounders[:, 2] - series[slow].confounders[:, 2], 0.0)
     gap = series[slow].latency - series[quick].latency - work - colder
@@ -128,32 +141,57 @@ def _between_builds(history: History, frame: Frame, endpoints: tuple[str, ...], 
 
 def _tail(series: LatencySeries) -> LatencySeries:
     keep = slice(-PEER_BUCKETS, None)
-    return replace(series, times=series.times[keep], latency=series.latency[keep], confounders=series.confounders[keep])
+    return replace(
+        series, times=series.times[keep], latency=series.latency[keep], confounders=series.confounders[keep]
+    )
 
 
 def _evidence(verdicts: list[_Verdict]) -> list[Evidence]:
-    return [Evidence(f"{verdict.signal}_mean", verdict.ratio, 1.0, verdict.why, "ratio") for verdict in verdicts]
+    return [
+        Evidence(f"{verdict.signal}_mean", verdict.ratio, 1.0, verdict.why, "ratio") for verdict in verdicts
+    ]
 
 
 def _regression(context: Context, pool: str, verdicts: list[_Verdict], now: float) -> Finding:
     worst = max(verdicts, key=lambda verdict: verdict.ratio)
     changed = any("build" in verdict.why for verdict in verdicts)
     return finding(
-        "latency-regression", pool_scope(pool), context, now,
-        severity=Severity.WARNING, confidence=0.9 if len(verdicts) > 1 or changed else 0.8,
+        "latency-regression",
+        pool_scope(pool),
+        context,
+        now,
+        severity=Severity.WARNING,
+        confidence=0.9 if len(verdicts) > 1 or changed else 0.8,
         summary=f"Pool {pool}: {worst.signal.upper()} regressed: {worst.why}",
         layer=Layer.CHANGE if changed else Layer.DECODE if worst.signal == "itl" else Layer.PREFILL,
-        evidence=_evidence(verdicts), pool=pool, onset=min(verdict.at for verdict in verdicts),
-        advice=(Advice("weight", Optimisation.MOVE, "Shift weight to the build or endpoints that are not slower, then roll back"),),
+        evidence=_evidence(verdicts),
+        pool=pool,
+        onset=min(verdict.at for verdict in verdicts),
+        advice=(
+            Advice(
+                "weight",
+                Optimisation.MOVE,
+                "Shift weight to the build or endpoints that are not slower, then roll back",
+            ),
+        ),
     )
 
 
 def _mix(context: Context, pool: str, verdicts: list[_Verdict], now: float) -> Finding:
     worst = max(verdicts, key=lambda verdict: verdict.ratio)
     return finding(
-        "mix-shift", pool_scope(pool), context, now,
-        severity=Severity.INFO, confidence=0.8, layer=Layer.CLIENT, pool=pool,
+        "mix-shift",
+        pool_scope(pool),
+        context,
+        now,
+        severity=Severity.INFO,
+        confidence=0.8,
+        layer=Layer.CLIENT,
+        pool=pool,
         summary=f"Pool {pool}: {worst.signal.upper()} rose by {100 * (worst.ratio - 1):.0f} % because {worst.why}; the engines are not slower",
-        evidence=_evidence(verdicts), onset=min(verdict.at for verdict in verdicts),
-        advice=(Advice("cache", Optimisation.AVOID, "Prefix caching takes repeated prompt parts off the prefill"),),
+        evidence=_evidence(verdicts),
+        onset=min(verdict.at for verdict in verdicts),
+        advice=(
+            Advice("cache", Optimisation.AVOID, "Prefix caching takes repeated prompt parts off the prefill"),
+        ),
     )

@@ -46,12 +46,16 @@ def latency_series(history: History, names: tuple[str, ...], signal: str, bucket
     least = MIN_TOKENS if signal == "itl" else MIN_REQUESTS
     latency = np.array([_log_mean(history, chosen, signal, bucket_s, latest.at - end, least) for end in ends])
     if signal == "ttft":
-        queue = np.array([_mean(history, chosen, "queue_time", bucket_s, latest.at - end, 1.0) for end in ends])
+        queue = np.array(
+            [_mean(history, chosen, "queue_time", bucket_s, latest.at - end, 1.0) for end in ends]
+        )
         latency[queue > QUEUE_SHARE * np.exp(latency)] = np.nan
     return LatencySeries(signal, ends, latency, _confounders(history, chosen, ends, bucket_s))
 
 
-def _mean(history: History, names: tuple[str, ...], signal: str, span: float, ending: float, least: float) -> float:
+def _mean(
+    history: History, names: tuple[str, ...], signal: str, span: float, ending: float, least: float
+) -> float:
     total = count = 0.0
     for name in names:
         delta: Histogram | None = history.delta(Level.ENDPOINT, name, signal, span, ending)
@@ -60,7 +64,9 @@ def _mean(history: History, names: tuple[str, ...], signal: str, span: float, en
     return total / count if count >= least else float("nan")
 
 
-def _log_mean(history: History, names: tuple[str, ...], signal: str, span: float, ending: float, least: float) -> float:
+def _log_mean(
+    history: History, names: tuple[str, ...], signal: str, span: float, ending: float, least: float
+) -> float:
     mean = _mean(history, names, signal, span, ending, least)
     return float(np.log(mean)) if mean > 0 else float("nan")
 
@@ -79,7 +85,9 @@ def _confounders(history: History, names: tuple[str, ...], ends: FloatArray, buc
     return np.where(np.isfinite(table), table, np.nan)
 
 
-def _growth(history: History, names: tuple[str, ...], signal: str, ends: FloatArray, bucket_s: float) -> FloatArray:
+def _growth(
+    history: History, names: tuple[str, ...], signal: str, ends: FloatArray, bucket_s: float
+) -> FloatArray:
     """Increase of a counter (or a histogram's count) in each bucket over the named endpoints; NaN where none is known."""
     edges = np.concatenate([[ends[0] - bucket_s], ends])
     span = float(ends[-1] - edges[0]) + bucket_s

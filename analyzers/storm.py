@@ -33,13 +33,20 @@ from collector.model import Frame, Level, SignalState
 SLOPE_WINDOW_S = 10.0
 BASELINE_WINDOW_S = 300.0
 CALM_S = 30.0
-ACTIVE = ("retry-storm-collapsed", "retry-storm", "retry-storm-incipient", "retry-storm-recovering")
+WORSENING = ("retry-storm-incipient", "retry-storm", "retry-storm-collapsed")
+ACTIVE = (*WORSENING, "retry-storm-recovering")
 # A pool is judged by the wait that a quarter of its endpoints reach: one slow endpoint is an outlier.
 WAIT_QUANTILE = 0.75
 
 _ADVICE = (
-    Advice("retry_budget", Optimisation.AVOID, "Cut client retries at the gateway to 10 percent or less of first attempts"),
-    Advice("admission", Optimisation.DELAY, "Shed new work, lowest priority first, until the queue is drained"),
+    Advice(
+        "retry_budget",
+        Optimisation.AVOID,
+        "Cut client retries at the gateway to 10 percent or less of first attempts",
+    ),
+    Advice(
+        "admission", Optimisation.DELAY, "Shed new work, lowest priority first, until the queue is drained"
+    ),
     Advice("breaker", Optimisation.AVOID, "Limit requests in flight to what the engines finish in time"),
     Advice("scale", Optimisation.SHARE, "Add replicas too, but they come too late to break the loop"),
 )
@@ -85,7 +92,9 @@ def _flow(history: History, context: Context, capacity: Capacity, arrivals: Arri
         patience = max(client.timeout_s - service, 0.05 * client.timeout_s)
     moving = capacity.progressing
     queue = known_sum(capacity.waiting[moving])
-    slopes = take(history.slope(Level.ENDPOINT, "requests_waiting", window(context, SLOPE_WINDOW_S)), capacity.rows)
+    slopes = take(
+        history.slope(Level.ENDPOINT, "requests_waiting", window(context, SLOPE_WINDOW_S)), capacity.rows
+    )
     growth = known_sum(slopes[moving])
     mu = capacity.pool_mu
     alpha_max = 1 + (client.max_retries if arrivals.clients_retry is not False else 0)
@@ -110,7 +119,9 @@ def _upper(waits: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float | None:
     return float(np.quantile(known, WAIT_QUANTILE, method="lower")) if known.size else None
 
 
-def _time_to_timeout(patience: float, mu: float | None, queue: float | None, growth: float | None) -> float | None:
+def _time_to_timeout(
+    patience: float, mu: float | None, queue: float | None, growth: float | None
+) -> float | None:
     """t* = (T mu - Q) / (dQ/dt): 0 once the queue outlives the patience, unknown while it does not grow."""
     if mu is None or queue is None or growth is None:
         return None
@@ -151,7 +162,9 @@ def _excess(history: History, context: Context, capacity: Capacity, arrivals: Ar
 def _latest(history: History) -> Frame:
     latest = history.latest
     if latest is None:
-        raise ValueError("expected a history with at least one frame, found none; append a frame before analyzing")
+        raise ValueError(
+            "expected a history with at least one frame, found none; append a frame before analyzing"
+        )
     return latest
 
 
@@ -170,50 +183,117 @@ def warnings(flow: Flow) -> list[Evidence]:
     out: list[Evidence] = []
     soon = flow.time_to_timeout_s
     if soon is not None and soon < 10 * patience and (flow.queue or 0.0) > 0:
-        out.append(Evidence("time_to_timeout_s", soon, 10 * patience, "at this growth the queue outlives the clients", "s"))
+        out.append(
+            Evidence(
+                "time_to_timeout_s", soon, 10 * patience, "at this growth the queue outlives the clients", "s"
+            )
+        )
     wait = flow.sustained_wait_s
     if wait is not None and wait > patience / 2:
-        out.append(Evidence("queue_wait_s", wait, patience / 2, "half the clients' patience is spent in the queue, three samples running", "s"))
+        out.append(
+            Evidence(
+                "queue_wait_s",
+                wait,
+                patience / 2,
+                "half the clients' patience is spent in the queue, three samples running",
+                "s",
+            )
+        )
     elif wait is not None and soon is not None and wait > patience / 4 and soon < 2 * patience:
         # The wait half way to its limit, and the limit nearer than two patiences: those who arrive now time out.
-        out.append(Evidence("queue_wait_s", wait, patience / 4, "a quarter of the patience is spent in the queue and the rest goes within two", "s"))
+        out.append(
+            Evidence(
+                "queue_wait_s",
+                wait,
+                patience / 4,
+                "a quarter of the patience is spent in the queue and the rest goes within two",
+                "s",
+            )
+        )
     if flow.excess:
-        out.append(Evidence("fail_share", flow.arrivals.fail_share, 0.05, "attempts exceed the offered load by a fifth while they fail", "ratio"))
+        out.append(
+            Evidence(
+                "fail_share",
+                flow.arrivals.fail_share,
+                0.05,
+                "attempts exceed the offered load by a fifth while they fail",
+                "ratio",
+            )
+        )
     return out
 
 
-def _state(flow: Flow, previous: str | None, calm_s: float, calm_needed_s: float) -> tuple[str | None, list[Evidence]]:
+def _step(
+    flow: Flow, previous: str | None, calm_s: float, calm_needed_s: float
+) -> tuple[str | None, list[Evidence]]:
+    """The state with its evidence, at most one step worse than a cycle ago: a single reading is no collapse."""
+    slug, evidence = _state(flow, previous, calm_s, calm_needed_s)
+    if slug in WORSENING:
+        held = WORSENING.index(previous) if previous in WORSENING else -1
+        slug = WORSENING[min(WORSENING.index(slug), held + 1)]
+    return slug, evidence
+
+
+def _state(
+    flow: Flow, previous: str | None, calm_s: float, calm_needed_s: float
+) -> tuple[str | None, list[Evidence]]:
     arrivals, alpha, wasted = flow.arrivals, flow.arrivals.amplification, flow.wasted_share
     if arrivals.clients_retry is False:
         return None, []  # it fails and nobody comes back: an overload, not a loop
     offered = arrivals.offered
     evidence = warnings(flow)
-    looping = alpha is not None and alpha > 1.2 and wasted is not None and wasted > 0.1 and flow.excess is True
+    looping = (
+        alpha is not None and alpha > 1.2 and wasted is not None and wasted > 0.1 and flow.excess is True
+    )
     if looping:
         evidence.append(Evidence("amplification", alpha, 1.2, "attempts for one first attempt", "ratio"))
-        evidence.append(Evidence("wasted_share", wasted, 0.1, "work the engines did that no client got", "ratio"))
+        evidence.append(
+            Evidence("wasted_share", wasted, 0.1, "work the engines did that no client got", "ratio")
+        )
     waits = flow.wait_s is not None and flow.wait_s > flow.patience_s
     if waits and looping and offered and arrivals.goodput is not None and arrivals.goodput < 0.5 * offered:
-        evidence.append(Evidence("goodput_rate", arrivals.goodput, offered, "less than half of what is asked for is served", "1/s"))
+        evidence.append(
+            Evidence(
+                "goodput_rate",
+                arrivals.goodput,
+                offered,
+                "less than half of what is asked for is served",
+                "1/s",
+            )
+        )
         return "retry-storm-collapsed", evidence
     if looping:
         return "retry-storm", evidence
     possible = flow.vulnerability > 1 if flow.vulnerability is not None else arrivals.clients_retry is True
     # Once begun, one warning keeps it: a limit that bites silences warnings before the cause is gone.
-    needed = 1 if previous in ACTIVE[:3] else 2
+    needed = 1 if previous in WORSENING else 2
     if possible and len(evidence) >= needed:
         return "retry-storm-incipient", evidence
     if previous is not None and calm_s < calm_needed_s:
         return "retry-storm-recovering", [
-            Evidence("queue_wait_s", flow.wait_s, flow.patience_s / 4, f"calm for {calm_s:.0f} of {calm_needed_s:.0f} s", "s")
+            Evidence(
+                "queue_wait_s",
+                flow.wait_s,
+                flow.patience_s / 4,
+                f"calm for {calm_s:.0f} of {calm_needed_s:.0f} s",
+                "s",
+            )
         ]
     return None, []
 
 
 _SUMMARIES = {
     "retry-storm-incipient": (Severity.WARNING, 0.8, "Pool {pool} is about to enter a retry storm"),
-    "retry-storm": (Severity.CRITICAL, 0.9, "Pool {pool} is in a retry storm: retries make the load that makes them fail"),
-    "retry-storm-collapsed": (Severity.CRITICAL, 0.95, "Pool {pool} has collapsed in a retry storm: clients leave before their turn comes"),
+    "retry-storm": (
+        Severity.CRITICAL,
+        0.9,
+        "Pool {pool} is in a retry storm: retries make the load that makes them fail",
+    ),
+    "retry-storm-collapsed": (
+        Severity.CRITICAL,
+        0.95,
+        "Pool {pool} has collapsed in a retry storm: clients leave before their turn comes",
+    ),
     "retry-storm-recovering": (Severity.WARNING, 0.8, "Pool {pool} is recovering from a retry storm"),
 }
 
@@ -221,25 +301,53 @@ _SUMMARIES = {
 def _judge(context: Context, pool: str, flow: Flow, calm_s: float, now: float) -> list[Finding]:
     scope = pool_scope(pool)
     previous = next((f.slug for f in context.previous if f.scope == scope and f.slug in ACTIVE), None)
-    slug, evidence = _state(flow, previous, calm_s, window(context, CALM_S, samples=4))
+    slug, evidence = _step(flow, previous, calm_s, window(context, CALM_S, samples=4))
     found: list[Finding] = []
     if slug is not None:
         severity, confidence, summary = _SUMMARIES[slug]
         found.append(
             finding(
-                slug, scope, context, now,
-                severity=severity, confidence=confidence, summary=summary.format(pool=pool),
-                layer=Layer.CLIENT, evidence=evidence, advice=_ADVICE, pool=pool,
+                slug,
+                scope,
+                context,
+                now,
+                severity=severity,
+                confidence=confidence,
+                summary=summary.format(pool=pool),
+                layer=Layer.CLIENT,
+                evidence=evidence,
+                advice=_ADVICE,
+                pool=pool,
             )
         )
     if flow.vulnerability is not None and flow.vulnerability > 1:
         found.append(
             finding(
-                "vulnerable", scope, context, now,
-                severity=Severity.INFO, confidence=0.9, layer=Layer.CLIENT, pool=pool,
+                "vulnerable",
+                scope,
+                context,
+                now,
+                severity=Severity.INFO,
+                confidence=0.9,
+                layer=Layer.CLIENT,
+                pool=pool,
                 summary=f"Pool {pool} could be held down by retries alone after a large enough trigger",
-                evidence=[Evidence("vulnerability", flow.vulnerability, 1.0, "load with all retries over capacity", "ratio")],
-                advice=[Advice("retry_budget", Optimisation.AVOID, "A standing retry budget lowers the largest amplification")],
+                evidence=[
+                    Evidence(
+                        "vulnerability",
+                        flow.vulnerability,
+                        1.0,
+                        "load with all retries over capacity",
+                        "ratio",
+                    )
+                ],
+                advice=[
+                    Advice(
+                        "retry_budget",
+                        Optimisation.AVOID,
+                        "A standing retry budget lowers the largest amplification",
+                    )
+                ],
             )
         )
     return found
@@ -273,7 +381,12 @@ def _measures(
         measure("engine_backlog", scope, held, "requests"),
         measure("queue_growth", scope, flow.growth, "1/s"),
         measure("gateway_active", scope, active, "requests", SignalState.NEVER_SEEN),
-        measure("abandoned_work", scope, None if held is None or active is None else max(0.0, held - active), "requests"),
+        measure(
+            "abandoned_work",
+            scope,
+            None if held is None or active is None else max(0.0, held - active),
+            "requests",
+        ),
         measure("batch_limit", scope, known_sum(limits), "requests", SignalState.WARMING),
         measure("output_tokens_per_request", scope, capacity.output_tokens, "tokens"),
         measure("storm_calm_s", scope, calm_s, "s"),

@@ -5,7 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from analyzers.build import endpoint_scope, finding, pool_scope
-from analyzers.model import Advice, Context, Evidence, Finding, Layer, Optimisation, Report, Scope, ScopeKind, Severity
+from analyzers.model import (
+    Advice,
+    Context,
+    Evidence,
+    Finding,
+    Layer,
+    Optimisation,
+    Report,
+    Scope,
+    ScopeKind,
+    Severity,
+)
 from analyzers.targets import endpoint_targets
 from collector.history import History
 from collector.model import Frame, Level, SignalState, Table, TargetRole, TargetStatus
@@ -39,10 +50,21 @@ def _outages(frame: Frame, context: Context, now: float) -> list[Finding]:
         share = len(lost) / len(watched)
         findings.append(
             finding(
-                "telemetry-outage", pool_scope(name), context, now,
-                severity=Severity.CRITICAL, confidence=0.95, layer=Layer.TELEMETRY, pool=name, advice=(_WAIT,),
+                "telemetry-outage",
+                pool_scope(name),
+                context,
+                now,
+                severity=Severity.CRITICAL,
+                confidence=0.95,
+                layer=Layer.TELEMETRY,
+                pool=name,
+                advice=(_WAIT,),
                 summary=f"{len(lost)} of {len(watched)} targets of pool {name} cannot be read: its load is unknown",
-                evidence=[Evidence("targets_unknown", share, OUTAGE_SHARE, lost[0].error or "cannot be read", "ratio")],
+                evidence=[
+                    Evidence(
+                        "targets_unknown", share, OUTAGE_SHARE, lost[0].error or "cannot be read", "ratio"
+                    )
+                ],
             )
         )
     return findings
@@ -57,8 +79,14 @@ def _unreachable(frame: Frame, context: Context, now: float) -> list[Finding]:
     """Targets other than engines; those of engines are judged together with what the gateway sees of them."""
     return [
         finding(
-            "target-unreachable", Scope(ScopeKind.TARGET, target.name), context, now,
-            severity=Severity.WARNING, confidence=0.95, layer=Layer.TELEMETRY, advice=(_WAIT,),
+            "target-unreachable",
+            Scope(ScopeKind.TARGET, target.name),
+            context,
+            now,
+            severity=Severity.WARNING,
+            confidence=0.95,
+            layer=Layer.TELEMETRY,
+            advice=(_WAIT,),
             summary=f"The {target.role} target {target.name} cannot be read: {target.error or 'no reason given'}",
             evidence=[Evidence("up", 0.0, 1.0, target.error or "the target cannot be read", "bool")],
             onset=target.failing_since,
@@ -77,16 +105,27 @@ def _contracts(frame: Frame, context: Context, now: float) -> list[Finding]:
         gone = target.missed if target.up else ()
         if not gone and not clash and not (target.up and target.warnings):
             continue
-        evidence = [Evidence(signal, None, None, "was there before and is gone from this target") for signal in gone]
-        evidence += [Evidence(signal, None, None, "the same series appears twice with different values") for signal in clash]
+        evidence = [
+            Evidence(signal, None, None, "was there before and is gone from this target") for signal in gone
+        ]
+        evidence += [
+            Evidence(signal, None, None, "the same series appears twice with different values")
+            for signal in clash
+        ]
         if not evidence:
             evidence = [Evidence("exposition", None, None, warning) for warning in target.warnings]
         hard = bool(gone or clash)
         findings.append(
             finding(
-                "metric-contract", Scope(ScopeKind.TARGET, target.name), context, now,
-                severity=Severity.WARNING if hard else Severity.INFO, confidence=0.95 if hard else 0.6,
-                layer=Layer.TELEMETRY, evidence=evidence, advice=(_WAIT,),
+                "metric-contract",
+                Scope(ScopeKind.TARGET, target.name),
+                context,
+                now,
+                severity=Severity.WARNING if hard else Severity.INFO,
+                confidence=0.95 if hard else 0.6,
+                layer=Layer.TELEMETRY,
+                evidence=evidence,
+                advice=(_WAIT,),
                 summary=f"{target.name} does not keep its metric contract: {evidence[0].signal}: {evidence[0].why}",
             )
         )
@@ -115,12 +154,23 @@ def _counters(history: History, frame: Frame, context: Context, now: float) -> l
             if name in findings:
                 continue
             findings[name] = finding(
-                "metric-contract", endpoint_scope(name), context, now,
-                severity=Severity.WARNING, confidence=0.95, layer=Layer.TELEMETRY, advice=(_WAIT,),
+                "metric-contract",
+                endpoint_scope(name),
+                context,
+                now,
+                severity=Severity.WARNING,
+                confidence=0.95,
+                layer=Layer.TELEMETRY,
+                advice=(_WAIT,),
                 pool=frame.topology.endpoints[name].pool if name in frame.topology.endpoints else None,
                 summary=f"{name} has an inconsistent counter: {signal} fell more than once in 5 minutes and the process did not restart",
                 evidence=[
-                    Evidence(signal, None, None, "as if each scrape were answered by another worker; its rate is unknown until one process answers")
+                    Evidence(
+                        signal,
+                        None,
+                        None,
+                        "as if each scrape were answered by another worker; its rate is unknown until one process answers",
+                    )
                 ],
             )
     return list(findings.values())

@@ -86,6 +86,20 @@ class Quantile:
             return False if self.value <= limit else None
         return self.value > limit
 
+    def compare(self, other: Quantile) -> int | None:
+        """-1, 0 or 1 as this quantile is below, at or above `other`; None: censoring allows no verdict."""
+        if self.censor is Censor.NONE and other.censor is Censor.NONE:
+            return (self.value > other.value) - (self.value < other.value)
+        lowest, highest = self._range()
+        other_lowest, other_highest = other._range()
+        if lowest > other_highest:
+            return 1
+        return -1 if highest < other_lowest else None
+
+    def _range(self) -> tuple[float, float]:
+        below, above = self.censor is Censor.BELOW, self.censor is Censor.ABOVE
+        return (float("-inf") if below else self.value, float("inf") if above else self.value)
+
 
 @dataclass(frozen=True, slots=True)
 class Histogram:

@@ -6,6 +6,7 @@ remembers the body's layout and which signals it has seen. Frames are built from
 - engine target (vLLM): `rows[Level.ENDPOINT]`, one row, key `SELF_ROW` (""): the target itself;
 - GPU exporter (DCGM): `rows[Level.DEVICE]`, one row a device, key = UUID (or `gpu` where there is none; a MIG
   instance is `UUID/instance`); labels `gpu`, `host`, `pod`, `namespace`, `model`, `instance` where known;
+  series without device labels belong to the only device, or to a row with key "" where there are several;
 - gateway (Envoy): `rows[Level.ROUTE]`, one row a cluster, key = cluster name, and `rows[Level.ENDPOINT]`, one
   row an upstream address, key = "host:port" as the gateway writes it, with the `gateway_*` signals only and
   the label `cluster`. Signals of the listener (`arrivals`, ...) go to the route given as `route=`, or to the
@@ -16,8 +17,8 @@ give at that level, seen or not, in the catalog's order, the same in every readi
 `histograms`. Values are canonical units; counters are totals as read.
 
 Where `error` is set the body must not be used: it is no metrics body, is cut off, or of no known product.
-Within a row an unknown part makes a sum unknown (a sum without a part is too small) and is left out of a mean,
-maximum or minimum, which say so in their reason. `signals` sums the known rows for people to read.
+Within a row an unknown part makes a sum unknown (it would be too small) and is left out of a mean, maximum or
+minimum, which then say so in their reason. `signals` aggregates the known rows, for people to read.
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from collector.catalog import PRODUCTS, canonical_key, product, recognise, wanted_keys
+from collector.compiler import compile_plan
 from collector.evaluate import Evaluation, Evaluator
 from collector.exposition import Exposition, ExpositionReader, Layout
 from collector.model import Level
-from collector.plan import CellId, compile_plan
+from collector.plan import CellId
 from collector.rows import SELF_ROW, Rows
 from collector.summary import SignalReading, document, series_of, summarise
 
@@ -62,7 +64,7 @@ class Reading:
 
     @cached_property
     def series(self) -> tuple[Mapping[str, object], ...]:
-        """The parts: signal, metric, labels, value, state of each scalar series and histogram that was read."""
+        """The parts: signal, metric, labels, value and state of each series and histogram that was read."""
         if self.evaluator is None or self.evaluation is None:
             return ()
         return series_of(self.evaluator.plan, self.evaluation)
@@ -107,7 +109,7 @@ class TargetReader:
             errors = tuple(map(str, layout.errors))
             return Reading(self._product, None, None, parse_errors=errors, error=layout.error)
         prepared = self._prepared
-        changed = ()
+        changed: tuple[str, ...] = ()
         if prepared is None or prepared.layout is not layout:
             found, changed = self._identify(layout)
             if found is None:
@@ -176,8 +178,10 @@ class TargetReader:
 
 
 def reading_document(target: str, reading: Reading) -> dict[str, object]:
-    """{target, engine, version, model, error, signals{name:{value,state,reason,unit}}, series[], parse_errors[],
-    warnings[]}; numbers JSON can hold, a histogram's value is {count, sum, buckets}."""
+    """`{target, engine, version, model, error, signals, series, parse_errors, warnings}`, ready for JSON.
+
+    `signals`: name -> `{value, state, reason, unit}`, a histogram's value is `{count, sum, buckets}`.
+    """
     errors = reading.parse_errors if reading.error is None else (reading.error, *reading.parse_errors)
     return {
         "target": target,

@@ -19,7 +19,7 @@ class Rows:
     rows: (R) row keys; columns: (C) canonical scalar signals that the product can give at this level.
     value: (R, C), NaN unless the state is usable; state: (R, C) of SignalState.
     histograms: signal -> R entries, None unless usable; histogram_state: signal -> (R,) of SignalState.
-    labels: one mapping a row: identity, such as `host`, `pod`, `model` of a device or `cluster` of an endpoint.
+    labels: one mapping a row: identity, such as `host`, `pod`, `model` of a device, `cluster` of an endpoint.
     reasons: (row index, signal) -> why the cell is not usable, or what a usable value leaves out.
     """
 

@@ -1,4 +1,4 @@
-"""A reading for people and for JSON: signals aggregated over a target's rows, and the parts they come from."""
+"""A reading for people and for JSON: signals over all of a target's rows, and the parts they come from."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from collector.aggregation import Value, aggregate, merge
 from collector.catalog import Product, ProductSignal
-from collector.evaluate import Evaluation, aggregate, merge
+from collector.evaluate import Evaluation
 from collector.model import Histogram, Level, SignalState
 from collector.plan import Plan
 from collector.rows import Rows
@@ -26,13 +27,6 @@ class SignalReading:
     state: SignalState
     unit: str
     reason: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _RowValue:
-    value: float | Histogram | None
-    state: SignalState
-    reason: str | None
 
 
 def summarise(product: Product, rows: Mapping[Level, Rows]) -> dict[str, SignalReading]:
@@ -69,15 +63,15 @@ def _summary(signal: ProductSignal, rows: Rows | None) -> SignalReading:
     )
 
 
-def _row_values(signal: ProductSignal, rows: Rows) -> Iterator[_RowValue]:
+def _row_values(signal: ProductSignal, rows: Rows) -> Iterator[Value]:
     for n, row in enumerate(rows.rows):
         reason = rows.reasons.get((n, signal.name))
         if signal.entry.is_histogram:
             state = SignalState(int(rows.histogram_state[signal.name][n]))
-            yield _RowValue(rows.histogram(row, signal.name), state, reason)
+            yield Value(rows.histogram(row, signal.name), state, reason)
         else:
             cell = rows.cell(row, signal.name)
-            yield _RowValue(cell.known, cell.state, reason)
+            yield Value(cell.known, cell.state, reason)
 
 
 def series_of(plan: Plan, evaluation: Evaluation) -> tuple[Mapping[str, object], ...]:
@@ -85,7 +79,7 @@ def series_of(plan: Plan, evaluation: Evaluation) -> tuple[Mapping[str, object],
     samples = plan.layout.samples
     found: list[Mapping[str, object]] = []
     for n, slot in enumerate(plan.slots):
-        value = float(evaluation.parts.slots[n])
+        value = evaluation.parts.slots[n]
         found.append(
             {
                 "signal": slot.signal.name,
@@ -96,13 +90,8 @@ def series_of(plan: Plan, evaluation: Evaluation) -> tuple[Mapping[str, object],
             }
         )
     for n, part in enumerate(plan.buckets):
-        any_index = (
-            part.count_index
-            if part.count_index is not None
-            else part.counts[-1]
-            if part.counts
-            else part.sum_index
-        )
+        indices = (part.count_index, *part.counts[:1], part.sum_index)
+        any_index = next(index for index in indices if index is not None and index >= 0)
         labels = {key: text for key, text in samples[any_index].labels.items() if key != "le"}
         histogram = evaluation.parts.histograms[n]
         found.append(

@@ -96,7 +96,12 @@ ROW = Row(
         ),
         _latency("Time to first token", "llm:ttft_seconds", "Queue, prefill and the first step of decode."),
         _latency("Inter-token latency", "llm:itl_seconds", "One sample a token (steps of decode)."),
-        _latency("Queue time", "llm:queue_time_seconds", "Time a request waited before the engine ran it."),
+        _latency(
+            "Queue time",
+            "llm:queue_time_seconds",
+            "Time a request waited before the engine ran it. The first bucket ends at 0.3 s: below that only the "
+            "mean means something.",
+        ),
         _latency("Whole answer", "llm:e2e_seconds", "From arrival at the engine to the last token."),
         heatmap(
             "Time to first token, distribution",

@@ -1,8 +1,9 @@
-"""A DCGM-format exporter over the fleet's replicas, one device each: the fields dcgm-exporter has on by default.
+"""A DCGM-format exporter over the fleet's replicas, one device each: the fields dcgm-exporter has on by
+default.
 
-Activities come from what the engines computed over the last period: tensor and DRAM activity are the seconds of
-work at peak rate that the steps contained, over the seconds that passed. A slower GPU does the same work in more
-time, so its activities fall while it stays busy, and its clock falls with its speed.
+Activities come from what the engines computed over the last period: tensor and DRAM activity are the
+seconds of work at peak rate that the steps contained, over the seconds that passed. A slower GPU does the
+same work in more time, so its activities fall while it stays busy, and its clock falls with its speed.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ class DeviceReading:
 
 
 class Exporter:
-    """Holds the last period's readings and renders them; devices that are gone drop out with their next period."""
+    """Renders the last period's readings; devices that are gone drop out with the next period."""
 
     def __init__(self) -> None:
         self._readings: list[DeviceReading] = []
@@ -110,7 +111,9 @@ class Exporter:
                 Value(
                     name,
                     reading.labels(),
-                    round(self._energy_mj[reading.uuid]) if name.endswith("ENERGY_CONSUMPTION") else values[name],
+                    round(self._energy_mj[reading.uuid])
+                    if name.endswith("ENERGY_CONSUMPTION")
+                    else values[name],
                 )
                 for reading, values in rows
             ]

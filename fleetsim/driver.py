@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from fleetsim.engine import Engine, Sequence, StepResult
 
-# A late wake-up shortens the next sleep, so that timer error does not eat capacity; beyond this the lost time is
-# lost, as it would be for an engine whose host stalled.
+# A late wake-up shortens the next sleep, so that timer error does not eat capacity; beyond this the lost
+# time is lost, as it would be for an engine whose host stalled.
 MAX_CATCH_UP_S = 0.1
 
 
@@ -26,7 +26,9 @@ class Activity:
 class Driver:
     """Steps one engine until stopped. `on_step` is called after every finished step, in the event loop."""
 
-    def __init__(self, engine: Engine, clock: Callable[[], float], on_step: Callable[[StepResult], None]) -> None:
+    def __init__(
+        self, engine: Engine, clock: Callable[[], float], on_step: Callable[[StepResult], None]
+    ) -> None:
         self.engine = engine
         self.activity = Activity()
         self._clock = clock

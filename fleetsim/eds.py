@@ -1,7 +1,7 @@
 """Endpoint membership of the gateway's cluster, in the file Envoy watches (file-based EDS).
 
-The fleet owns membership and the DRAINING mark; weights and UNHEALTHY belong to whoever operates the gateway and
-are left as they are found.
+The fleet owns membership and the DRAINING mark; weights and UNHEALTHY belong to whoever operates the
+gateway and are left as they are found.
 """
 
 from __future__ import annotations

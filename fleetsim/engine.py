@@ -1,10 +1,10 @@
 """A serving engine as a pure machine: continuous batching, chunked prefill, paged KV cache, preemption.
 
-The scheduling follows vLLM's V1 scheduler: running sequences first, in order, then the waiting queue first come
-first served, both out of one token budget a step; a sequence that finds no free block preempts the last running
-one, which goes back to the head of the queue and recomputes. There is no clock and no I/O here: `plan` decides a
-step at a given time, `commit` makes its tokens exist at its end. The wall-clock driver sleeps between the two,
-virtual time does not.
+The scheduling follows vLLM's V1 scheduler: running sequences first, in order, then the waiting queue first
+come first served, both out of one token budget a step; a sequence that finds no free block preempts the
+last running one, which goes back to the head of the queue and recomputes. There is no clock and no I/O
+here: `plan` decides a step at a given time, `commit` makes its tokens exist at its end. The wall-clock
+driver sleeps between the two, virtual time does not.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Engine:
         needed = self._blocks_for(sequence.prompt_tokens + sequence.max_tokens)
         if min(sequence.prompt_tokens, sequence.max_tokens) < 1 or needed > self.profile.num_blocks:
             raise ValueError(
-                f"expected at least one prompt and one output token and at most {self.profile.kv_tokens} in all, "
+                f"expected one prompt and one output token or more, at most {self.profile.kv_tokens} in all, "
                 f"found {sequence.prompt_tokens} + {sequence.max_tokens}: change the request's lengths"
             )
         self.waiting.append(sequence)
@@ -158,7 +158,7 @@ class Engine:
         )
 
     def commit(self, step: Step, end: float | None = None) -> StepResult:
-        """Finish a planned step at `end` (its planned end by default); requests aborted meanwhile get nothing."""
+        """Finish a step at `end` (its planned end by default); requests aborted meanwhile get nothing."""
         at = step.end if end is None else end
         result = StepResult(at, step.time.duration_s, step.new_tokens, step.time.tensor_s, step.time.dram_s)
         for sequence, chunk in step.work:

@@ -1,9 +1,10 @@
 """Envoy's bootstrap for the embedded fleet, as a JSON document.
 
 The levers it offers are runtime keys with these defaults: `inferostat.<cluster>.shed_percent` and
-`inferostat.<cluster>.shed_retries_percent` (0: admit all), `circuit_breakers.<cluster>.default.max_requests` (a
-million: Envoy's own default of 1024 would act as a hidden limit), `...retry_budget.budget_percent` (20).
-`healthy_panic_threshold` is 0 on purpose: an endpoint taken out stays out however many are out.
+`inferostat.<cluster>.shed_retries_percent` (0: admit all),
+`circuit_breakers.<cluster>.default.max_requests` (a million: Envoy's own default of 1024 would act as a
+hidden limit), `...retry_budget.budget_percent` (20). `healthy_panic_threshold` is 0 on purpose: an endpoint
+taken out stays out however many are out.
 """
 
 from __future__ import annotations
@@ -79,9 +80,7 @@ def bootstrap(cluster: str, eds_path: Path, listen_port: int, admin_port: int) -
         "routes": _routes(cluster),
     }
     manager = {
-        "@type": _type(
-            "extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
-        ),
+        "@type": _type("extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"),
         "stat_prefix": "ingress",
         "codec_type": "AUTO",
         "http_filters": [

@@ -14,7 +14,8 @@ def labels_text(labels: Mapping[str, str]) -> str:
     if not labels:
         return ""
     escaped = (
-        (k, v.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')) for k, v in sorted(labels.items())
+        (k, v.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"'))
+        for k, v in sorted(labels.items())
     )
     return "{" + ",".join(f'{k}="{v}"' for k, v in escaped) + "}"
 

@@ -1,7 +1,7 @@
 """The fleet process: engines, GPU exporter, Envoy and admin API. `python -m fleetsim.fleet --workdir DIR`.
 
-Writes `targets.json` (Prometheus file_sd) and keeps it current, and `fleet.json` with every address once all is up.
-Ends on SIGTERM or SIGINT, and with its parent if asked to.
+Writes `targets.json` (Prometheus file_sd) and keeps it current, and `fleet.json` with every address once
+all is up. Ends on SIGTERM or SIGINT, and with its parent if asked to.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from aiohttp import web
 
 from fleetsim.admin import AdminApi
 from fleetsim.capacity import capacity
-from fleetsim.children import ChildError, die_with_parent
+from fleetsim.children import ChildError
 from fleetsim.dcgm import Exporter
 from fleetsim.files import replace_json
 from fleetsim.gateway import CLUSTER, Gateway
@@ -131,7 +131,11 @@ def run_on_best_loop(main: Coroutine[Any, Any, None]) -> None:
 async def _serve_until_signalled(scenario: Scenario, workdir: Path) -> None:
     stopped = asyncio.get_running_loop().create_task(until_signalled())
     async with running_fleet(scenario, workdir) as described:
-        print(f"fleet: {scenario.name} is up, admin API at {described['admin_url']}", file=sys.stderr, flush=True)
+        print(
+            f"fleet: {scenario.name} is up, admin API at {described['admin_url']}",
+            file=sys.stderr,
+            flush=True,
+        )
         await stopped
 
 
@@ -139,10 +143,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m fleetsim.fleet", description=__doc__)
     parser.add_argument("--workdir", type=Path, required=True)
     parser.add_argument("--scenario", default="steady", help="a packaged scenario or a file")
-    parser.add_argument("--parent-pid", type=int, help="end when this parent process does")
     options = parser.parse_args()
-    if options.parent_pid is not None:
-        die_with_parent(options.parent_pid)
     try:
         scenario = load_scenario(options.scenario)
         options.workdir.mkdir(parents=True, exist_ok=True)

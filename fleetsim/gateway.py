@@ -64,7 +64,7 @@ class Gateway:
         }
 
     async def start(self) -> None:
-        """Create an empty cluster and bring Envoy up; ChildError with the log's end if it does not come up."""
+        """Create an empty cluster and bring Envoy up; ChildError, with the log's end, if it does not."""
         self.endpoints.create()
         await self._launch()
 

@@ -157,7 +157,14 @@ class Pool:
     def _create(self) -> Replica:
         index = len(self.replicas)
         build = self.scenario.builds.get(f"engine-{index}", "b1")
-        replica = Replica(index, self._profile, self._options, build, self._changed, time.time)
+        replica = Replica(
+            index,
+            profile=self._profile,
+            options=self._options,
+            build=build,
+            on_change=self._changed,
+            clock=time.time,
+        )
         self.replicas.append(replica)
         return replica
 

@@ -25,9 +25,7 @@ class ReplicaState(StrEnum):
     CRASHED = "crashed"  # keeps its GPUs, the port is closed
 
 
-ALLOCATED = frozenset(
-    {ReplicaState.WARMING, ReplicaState.READY, ReplicaState.DRAINING, ReplicaState.CRASHED}
-)
+ALLOCATED = frozenset({ReplicaState.WARMING, ReplicaState.READY, ReplicaState.DRAINING, ReplicaState.CRASHED})
 
 
 class Replica:
@@ -36,6 +34,7 @@ class Replica:
     def __init__(
         self,
         index: int,
+        *,
         profile: Profile,
         options: ServingOptions,
         build: str,
@@ -117,7 +116,7 @@ class Replica:
         return True
 
     async def end(self, state: ReplicaState) -> None:
-        """End the engine process and move to `state`. The port stays the replica's own unless it stops for good."""
+        """End the engine process and move to `state`; the port stays held unless that is STOPPED."""
         server, self.server = self.server, None
         self.move(state)
         if server is not None:

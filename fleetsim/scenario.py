@@ -1,4 +1,6 @@
-"""Scenario files: a fleet, its clients, and what happens to them when. The format of fleetsim/scenarios/*.yaml."""
+"""Scenario files: a fleet, its clients, and what happens to them when. The format of
+fleetsim/scenarios/*.yaml.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +98,7 @@ class Serving(Strict):
 
 
 class Clients(Strict):
-    """Clients that behave like the OpenAI SDK. `timeout_s` covers the first byte of a stream, or a whole answer."""
+    """Clients that behave like the OpenAI SDK; `timeout_s` is for a stream's or an answer's first byte."""
 
     timeout_s: Annotated[float, Field(gt=0)] = 10.0
     stream: bool = False
@@ -144,7 +146,9 @@ def parse_scenario(document: Any, origin: str) -> Scenario:
     try:
         return Scenario.model_validate(document)
     except ValidationError as error:
-        problems = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'document'}: {e['msg']}" for e in error.errors())
+        problems = "; ".join(
+            f"{'.'.join(map(str, e['loc'])) or 'document'}: {e['msg']}" for e in error.errors()
+        )
         raise ScenarioError(f"expected a scenario in {origin}, found {problems}: correct the file") from error
 
 
@@ -161,7 +165,7 @@ def load_scenario(name_or_path: str) -> Scenario:
             text = Path(name_or_path).read_text()
         except OSError as error:
             raise ScenarioError(
-                f"expected a readable scenario file, found {error}: name another file or one of {', '.join(names())}"
+                f"expected a readable scenario file, found {error}: name one of {', '.join(names())}"
             ) from error
     elif name_or_path in names():
         text = resources.files("fleetsim").joinpath("scenarios", f"{name_or_path}.yaml").read_text()

@@ -5,9 +5,9 @@ context, A = sum over prefill chunks of chunk * (already computed + chunk / 2) a
 
     t = g * [ t0 + (T_W^p + (c_tok N)^p)^(1/p) + c_kv K + c_att A + c_seq B ],   p = 1.5
 
-T_W is the weight read, c_tok the dense compute (all-reduce included), c_kv the KV-cache read, c_att the prefill
-attention, t0 the host and launch overhead. The p-norm stands for the soft corner of the roofline: fitted to
-measured kernel tables it errs 3-8 %, where a plain max() errs 6-15 %.
+T_W is the weight read, c_tok the dense compute (all-reduce included), c_kv the KV-cache read, c_att the
+prefill attention, t0 the host and launch overhead. The p-norm stands for the soft corner of the roofline:
+fitted to measured kernel tables it errs 3-8 %, where a plain max() errs 6-15 %.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from importlib import resources
 
 ROOFLINE_EXPONENT = 1.5
 SECONDS_PER_SEQUENCE = 3e-6
-# Shares of the peak that the KV read and the prefill attention reach in the kernels the coefficients come from:
-# the time of each term times its share is the time the memory or the tensor pipes would need at their peak.
+# Shares of the peak that the KV read and the prefill attention reach in the kernels the coefficients come
+# from: a term's time multiplied by its share is what the memory or the tensor pipes would need at their peak.
 KV_READ_EFFICIENCY = 0.8
 ATTENTION_EFFICIENCY = 0.4
 
@@ -110,7 +110,7 @@ def _undisturbed(profile: Profile, tokens: int, context: int, attention: float, 
     dense = (profile.weights_s**ROOFLINE_EXPONENT + (profile.token_s * tokens) ** ROOFLINE_EXPONENT) ** (
         1 / ROOFLINE_EXPONENT
     )
-    return (
+    return float(
         profile.t0_s
         + dense
         + profile.kv_s * context
@@ -144,9 +144,7 @@ def step_time(profile: Profile, load: StepLoad, degradation: Degradation = HEALT
 
 
 @cache
-def load_profile(
-    model: str = "Llama-3.1-70B bf16", gpu: str = "H100", gpus_per_replica: int = 4
-) -> Profile:
+def load_profile(model: str = "Llama-3.1-70B bf16", gpu: str = "H100", gpus_per_replica: int = 4) -> Profile:
     """The profile of a model on a number of GPUs; ValueError names the choices when there is no such row."""
     table = json.loads(resources.files("fleetsim").joinpath("coefficients.json").read_text())
     for row in table["profiles"]:
@@ -164,5 +162,6 @@ def load_profile(
             )
     known = ", ".join(f"{r['model']} on {r['gpus_per_replica']} x {r['gpu']}" for r in table["profiles"])
     raise ValueError(
-        f"expected a profile of coefficients.json, found {model} on {gpus_per_replica} x {gpu}: use one of {known}"
+        f"expected a profile of coefficients.json, "
+        f"found {model} on {gpus_per_replica} x {gpu}: use one of {known}"
     )

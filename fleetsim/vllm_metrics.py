@@ -1,9 +1,9 @@
 """The /metrics body of a simulated engine: names, labels, buckets and habits of vLLM 0.32.
 
-Habits worth knowing, all as the real server does them: gauges move only when the engine steps (a hung engine keeps
-its last ones); an aborted request leaves no trace in the per-request histograms nor under
-`finished_reason="abort"`, only its tokens, TTFT and ITL samples stay; prompt tokens count when the prefill ends and
-are not counted again after a preemption.
+Habits worth knowing, all as the real server does them: gauges move only when the engine steps (a hung
+engine keeps its last ones); an aborted request leaves no trace in the per-request histograms nor under
+`finished_reason="abort"`, only its tokens, TTFT and ITL samples stay; prompt tokens count when the prefill
+ends and are not counted again after a preemption.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from fleetsim.exposition import Family, Histogram, Value, one_two_five
 from fleetsim.timing import Profile
 
 TTFT_BOUNDS = (
-    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560,
+    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160,
+    640, 2560,
 )  # fmt: skip
 TOKEN_GAP_BOUNDS = (
     0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80,
@@ -60,7 +61,9 @@ class EngineMetrics:
         )
         sleep["awake"].value = 1
         self._kv_usage = add("kv_cache_usage_perc", "gauge", "KV-cache usage. 1 means 100 percent usage.")
-        self._prefix_queries = add("prefix_cache_queries_total", "counter", "Prefix cache queries, in tokens.")
+        self._prefix_queries = add(
+            "prefix_cache_queries_total", "counter", "Prefix cache queries, in tokens."
+        )
         self._prefix_hits = add("prefix_cache_hits_total", "counter", "Prefix cache hits, in tokens.")
         self._preemptions = add("num_preemptions_total", "counter", "Cumulative number of preemptions.")
         self._prompt_tokens = add("prompt_tokens_total", "counter", "Number of prefill tokens processed.")
@@ -72,7 +75,9 @@ class EngineMetrics:
             ("local_compute", "local_cache_hit", "external_kv_transfer"),
         )
         add("prompt_tokens_cached_total", "counter", "Number of cached prompt tokens (local + external).")
-        self._generation_tokens = add("generation_tokens_total", "counter", "Number of generation tokens processed.")
+        self._generation_tokens = add(
+            "generation_tokens_total", "counter", "Number of generation tokens processed."
+        )
         self._finished = self._split(
             "request_success_total",
             "counter",
@@ -82,17 +87,25 @@ class EngineMetrics:
         )
         tokens = one_two_five(MAX_MODEL_LEN)
         self._request_prompt = hist("request_prompt_tokens", "Number of prefill tokens processed.", tokens)
-        self._request_generation = hist("request_generation_tokens", "Number of generation tokens processed.", tokens)
-        self._iteration = hist("iteration_tokens_total", "Number of tokens per engine_step.", ITERATION_BOUNDS)
+        self._request_generation = hist(
+            "request_generation_tokens", "Number of generation tokens processed.", tokens
+        )
+        self._iteration = hist(
+            "iteration_tokens_total", "Number of tokens per engine_step.", ITERATION_BOUNDS
+        )
         self._max_tokens = hist("request_params_max_tokens", "The max_tokens request parameter.", tokens)
         self._ttft = hist("time_to_first_token_seconds", "Time to first token in seconds.", TTFT_BOUNDS)
         self._itl = hist("inter_token_latency_seconds", "Inter-token latency in seconds.", TOKEN_GAP_BOUNDS)
         self._tpot = hist(
-            "request_time_per_output_token_seconds", "Mean time per output token of a request.", TOKEN_GAP_BOUNDS
+            "request_time_per_output_token_seconds",
+            "Mean time per output token of a request.",
+            TOKEN_GAP_BOUNDS,
         )
         self._e2e = hist("e2e_request_latency_seconds", "End-to-end request latency.", REQUEST_BOUNDS)
         self._queue = hist("request_queue_time_seconds", "Time spent in WAITING phase.", REQUEST_BOUNDS)
-        self._inference = hist("request_inference_time_seconds", "Time spent in RUNNING phase.", REQUEST_BOUNDS)
+        self._inference = hist(
+            "request_inference_time_seconds", "Time spent in RUNNING phase.", REQUEST_BOUNDS
+        )
         self._prefill = hist("request_prefill_time_seconds", "Time spent in PREFILL phase.", REQUEST_BOUNDS)
         self._decode = hist("request_decode_time_seconds", "Time spent in DECODE phase.", REQUEST_BOUNDS)
         self._preempted = hist(
@@ -178,7 +191,9 @@ class EngineMetrics:
         self._families.append(Family(f"vllm:{name}", kind, text, [series]))
         return series
 
-    def _split(self, name: str, kind: str, text: str, label: str, values: Iterable[str]) -> Mapping[str, Value]:
+    def _split(
+        self, name: str, kind: str, text: str, label: str, values: Iterable[str]
+    ) -> Mapping[str, Value]:
         series = {v: Value(f"vllm:{name}", {**self._base, label: v}) for v in values}
         self._families.append(Family(f"vllm:{name}", kind, text, list(series.values())))
         return series

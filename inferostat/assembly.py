@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from actuators.model import ActuatorError, Backend, Lever
+from actuators.model import Backend, Lever
 from actuators.registry import build
-from collector.sources import ScrapeSettings, ScrapeSource, TargetSpec
+from collector.model import TargetRole
+from collector.sources.scrape import ScrapeSettings, ScrapeSource
+from collector.sources.targets import FileTargets, JoinedTargets, StaticTargets, Target, target
 from inferostat import VERSION
-from inferostat.config import Config, ConfigError, PoolConfig, TargetConfig, pool_settings
+from inferostat.config import Config, ConfigError, TargetConfig, pool_settings
 from inferostat.journal import Journal
 from inferostat.loop import Loop, LoopSettings
 from inferostat.tracing import CycleTracer, span_exporter
@@ -67,23 +69,32 @@ def build_backends(config: Config) -> dict[str, Backend]:
 
 
 def build_source(config: Config) -> ScrapeSource:
-    """The scraping source of all pools."""
+    """The scraping source of all pools: fixed targets and targets files."""
+    fixed = [
+        _target(pool_name, target) for pool_name, pool in config.pools.items() for target in pool.targets
+    ]
+    files = [FileTargets(pool.targets_file) for pool in config.pools.values() if pool.targets_file is not None]
     settings = ScrapeSettings(
         interval_s=config.interval,
         deadline_s=config.scrape.deadline,
         freshness_s=config.freshness_s,
-        max_bytes=config.scrape.max_bytes,
+        max_body_bytes=config.scrape.max_bytes,
         jitter=config.scrape.jitter,
     )
-    targets = [
-        _target(pool_name, pool, target) for pool_name, pool in config.pools.items() for target in pool.targets
-    ]
-    files = [pool.targets_file for pool in config.pools.values() if pool.targets_file is not None]
-    return ScrapeSource(targets, files, settings)
+    return ScrapeSource(JoinedTargets((StaticTargets(fixed), *files)), settings)
 
 
-def _target(pool_name: str, pool: PoolConfig, target: TargetConfig) -> TargetSpec:
-    raise NotImplementedError
+def _target(pool: str, config: TargetConfig) -> Target:
+    labels = {"build": config.build, "device": config.device, "cluster": config.cluster}
+    return target(
+        config.url + config.path if config.path is not None else config.url,
+        TargetRole(config.role),
+        name=config.name,
+        pool=pool,
+        gpus=config.gpus,
+        token_file=config.bearer_token_file,
+        labels={key: value for key, value in labels.items() if value is not None},
+    )
 
 
 def loop_settings(config: Config) -> LoopSettings:
@@ -99,6 +110,3 @@ def loop_settings(config: Config) -> LoopSettings:
         pools={name: pool_settings(pool) for name, pool in config.pools.items()},
         levers=levers,
     )
-
-
-__all__ = ["ActuatorError", "Parts", "assemble", "build_backends", "build_source", "loop_settings"]

@@ -33,7 +33,9 @@ class ConfigError(Exception):
         self.source = source
         self.problems = problems
         count = f"{len(problems)} problem{'s' if len(problems) != 1 else ''}"
-        super().__init__("\n".join([f"{source}: {count} in the configuration", *(f"  {p}" for p in problems)]))
+        super().__init__(
+            "\n".join([f"{source}: {count} in the configuration", *(f"  {p}" for p in problems)])
+        )
 
 
 def _duration(value: object) -> object:
@@ -59,7 +61,7 @@ class TargetConfig(_Model):
     url: str = Field(pattern=r"^https?://")
     role: Literal["engine", "gpu", "gateway"] = "engine"
     name: str | None = None
-    path: str = "/metrics"
+    path: str | None = None
     gpus: int = Field(default=1, ge=0)
     device: str | None = None
     build: str | None = None
@@ -246,7 +248,9 @@ def load(path: Path) -> Config:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise ConfigError(str(path), [f"cannot be read: {error.strerror}; give another file with -c"]) from error
+        raise ConfigError(
+            str(path), [f"cannot be read: {error.strerror}; give another file with -c"]
+        ) from error
     return parse(text, str(path))
 
 

@@ -49,7 +49,11 @@ class Daemon:
     """Runs until told to stop. `path` None: the configuration cannot be reloaded (embedded fleet)."""
 
     def __init__(
-        self, config: Config, path: Path | None, clock: Callable[[], float], embedded: EmbeddedFleet | None = None
+        self,
+        config: Config,
+        path: Path | None,
+        clock: Callable[[], float],
+        embedded: EmbeddedFleet | None = None,
     ) -> None:
         self.config = config
         self.path = path

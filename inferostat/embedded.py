@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,51 +23,59 @@ LEVERS_BY_BACKEND = {
 }
 
 
-def fleet_config(
-    fleet: Mapping[str, Any], client: Mapping[str, Any], workdir: Path, options: Mapping[str, Any]
-) -> dict[str, Any]:
-    """A complete configuration for a running embedded fleet, in mode act.
+@dataclass(frozen=True)
+class FleetSetup:
+    """What the agent must be told of a fleet it is to drive. `levers`: those that may act (None: all)."""
 
-    `fleet` is the document the fleet wrote when it was ready; `client` has timeout_s, timeout_on and retries;
-    `options`: port of the page, levers that may act (all without it), seconds a new replica may take.
-    """
-    gateway = fleet["gateway"]
-    acting = options.get("levers")
-    levers = {
-        lever: {
-            "backend": backend,
-            "mode": "act" if acting is None or lever in acting else "observe",
-            **({"maximum": fleet["max_replicas"], "verify_within": options["ready_within_s"]} if lever == "scale" else {}),
-        }
-        for backend, names in LEVERS_BY_BACKEND.items()
-        for lever in names
-    }
+    admin_url: str
+    gateway_admin_url: str
+    eds_path: str
+    cluster: str
+    pool: str
+    max_replicas: int
+    price_usd_per_gpu_hour: float
+    client_timeout_s: float
+    client_timeout_on: str
+    client_retries: int
+    ready_within_s: float
+    port: int = 0
+    levers: frozenset[str] | None = None
+
+
+def fleet_config(setup: FleetSetup, workdir: Path) -> dict[str, Any]:
+    """A complete configuration for a running embedded fleet, in mode act."""
+    levers: dict[str, dict[str, Any]] = {}
+    for backend, names in LEVERS_BY_BACKEND.items():
+        for lever in names:
+            allowed = setup.levers is None or lever in setup.levers
+            levers[lever] = {"backend": backend, "mode": "act" if allowed else "observe"}
+    levers["scale"] |= {"maximum": setup.max_replicas, "verify_within": setup.ready_within_s}
     pool = {
         "targets_file": str(workdir / "targets.json"),
         "clients": {
-            "timeout": client["timeout_s"],
-            "timeout_on": client["timeout_on"],
-            "retries": client["retries"],
+            "timeout": setup.client_timeout_s,
+            "timeout_on": setup.client_timeout_on,
+            "retries": setup.client_retries,
         },
-        "price_usd_per_gpu_hour": fleet["price_usd_per_gpu_hour"],
-        "scaling": {"ready_within": options["ready_within_s"]},
+        "price_usd_per_gpu_hour": setup.price_usd_per_gpu_hour,
+        "scaling": {"ready_within": setup.ready_within_s},
         "levers": levers,
     }
     return {
         "interval": 1.0,
-        "mode": options.get("mode", "act"),
-        "pools": {fleet["pool"]: pool},
+        "mode": "act",
+        "pools": {setup.pool: pool},
         "backends": {
             "envoy": {
                 "kind": "envoy",
-                "admin_url": gateway["admin_url"],
-                "eds_path": gateway["eds_path"],
-                "clusters": {fleet["pool"]: gateway["cluster"]},
+                "admin_url": setup.gateway_admin_url,
+                "eds_path": setup.eds_path,
+                "clusters": {setup.pool: setup.cluster},
             },
-            "fleet": {"kind": "embedded", "admin_url": fleet["admin_url"]},
+            "fleet": {"kind": "embedded", "admin_url": setup.admin_url},
         },
         "scrape": {"jitter": 0.0, "deadline": 0.8},
-        "api": {"port": options.get("port", 0), "token_file": str(workdir / "token")},
+        "api": {"port": setup.port, "token_file": str(workdir / "token")},
         "journal": str(workdir / "journal.sqlite"),
     }
 
@@ -91,10 +100,17 @@ class FleetLink:
         if self._clients_url is not None:
             try:
                 stats = await self._get(f"{self._clients_url}/stats")
-                clients = {name: float(value) for name, value in stats.items() if isinstance(value, int | float)}
+                clients = {
+                    name: float(value) for name, value in stats.items() if isinstance(value, int | float)
+                }
             except (aiohttp.ClientError, TimeoutError, ValueError):
                 clients = {}
         return FleetInfo.from_admin(document, self._load_factor, clients)
+
+    async def start_clients(self) -> float:
+        """Let the clients begin (once); the wall-clock time of their first arrivals' zero."""
+        answer = await self._send("POST", f"{self._clients_url}/start", {})
+        return float(answer["started_at"])
 
     async def fault(self, order: FaultOrder) -> None:
         targets: object = list(order.targets) or "all"
@@ -103,7 +119,12 @@ class FleetLink:
             body["g"] = order.g
         await self._send("POST", f"{self._admin_url}/admin/faults", body)
         if order.duration_s is not None and order.kind != "recover":
-            self._later(order.duration_s, "POST", f"{self._admin_url}/admin/faults", {"kind": "recover", "targets": targets})
+            self._later(
+                order.duration_s,
+                "POST",
+                f"{self._admin_url}/admin/faults",
+                {"kind": "recover", "targets": targets},
+            )
 
     async def load(self, order: LoadOrder) -> None:
         if self._clients_url is None:
@@ -121,7 +142,12 @@ class FleetLink:
         await self._session.close()
 
     def _later(
-        self, delay_s: float, method: str, url: str, body: Mapping[str, object], load_factor: float | None = None
+        self,
+        delay_s: float,
+        method: str,
+        url: str,
+        body: Mapping[str, object],
+        load_factor: float | None = None,
     ) -> None:
         async def revert() -> None:
             await asyncio.sleep(delay_s)
@@ -141,11 +167,17 @@ class FleetLink:
             raise ValueError(f"expected an object from {url}, found {type(document).__name__}")
         return document
 
-    async def _send(self, method: str, url: str, body: Mapping[str, object]) -> None:
+    async def _send(self, method: str, url: str, body: Mapping[str, object]) -> dict[str, Any]:
         try:
             async with self._session.request(method, url, json=body) as response:
                 if response.status >= 400:
                     text = (await response.text())[:200]
-                    raise ControlError(f"expected the fleet to accept {dict(body)}, found {response.status}: {text}", 502)
+                    raise ControlError(
+                        f"expected the fleet to accept {dict(body)}, found {response.status}: {text}", 502
+                    )
+                answer = await response.json()
+                return answer if isinstance(answer, dict) else {}
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise ControlError(f"expected an answer of the embedded fleet at {url}, found {error!r}", 502) from error
+            raise ControlError(
+                f"expected an answer of the embedded fleet at {url}, found {error!r}", 502
+            ) from error

@@ -92,6 +92,10 @@ class Loop:
         self.number = other.number
         self._analysis = other._analysis
 
+    def advise_only(self) -> None:
+        """Take all authority away: what would be done is said, nothing is moved."""
+        self.settings = replace(self.settings, policy=self.settings.policy.advising())
+
     async def recover(self, now: float) -> tuple[Outcome, ...]:
         """At start: settle what an earlier run left open against reality, and take up the levers it held.
 
@@ -120,10 +124,19 @@ class Loop:
             except Exception as error:  # a bug of ours must not stop the loop, nor move anything
                 text = f"analysis failed, nothing was moved; please report it as a bug: {error!r}"
                 span.record_exception(error)
-                return self._report(now, frame, self._analysis, readings, None, (), text, started, repr(error))
+                return self._report(
+                    now, frame, self._analysis, readings, None, (), text, started, repr(error)
+                )
             outcomes = await self._act(decision, now)
             report = self._report(
-                now, frame, analysis, readings, decision, outcomes, _sentence(frame, analysis, decision), started
+                now,
+                frame,
+                analysis,
+                readings,
+                decision,
+                outcomes,
+                _sentence(frame, analysis, decision),
+                started,
             )
             span.set_attribute("inferostat.report", report.sentence)
             span.set_attribute("inferostat.findings", len(analysis.findings))
@@ -173,9 +186,13 @@ class Loop:
             for verdict in decision.verdicts:
                 self.journal.verify(verdict.action_id, now, verdict.state, verdict.detail)
             for key, memory in decision.state.levers.items():
-                if memory.quarantined_until > now and any(v.state == "ineffective" for v in decision.verdicts):
+                if memory.quarantined_until > now and any(
+                    v.state == "ineffective" for v in decision.verdicts
+                ):
                     self.journal.quarantine(key, memory.quarantined_until, "moved without effect")
-            return self.journal.decide(now, self.number, decision.sentence(), {"considered": decision.considered})
+            return self.journal.decide(
+                now, self.number, decision.sentence(), {"considered": decision.considered}
+            )
         except JournalError:
             return None  # `begin` of each action meets the same fault and says so in its outcome
 
@@ -191,7 +208,9 @@ class Loop:
         if mode is Mode.ACT:
             outcome = await self.backends[name].apply(action, now)
         else:
-            outcome = Outcome(action.id, now, Status.ADVISED, action.before, "advice: the mode does not allow acting")
+            outcome = Outcome(
+                action.id, now, Status.ADVISED, action.before, "advice: the mode does not allow acting"
+            )
         try:
             self.journal.finish(action, outcome)
         except JournalError as error:

@@ -6,14 +6,14 @@ Keys of a product file:
   `optional_total` (counters may have lost `_total` on the way), `model_label`, `sentinels` (numbers that mean
   "no value").
 - `[rows.<level>]`: `key` (labels that name a row, first present wins; empty: the target is the row), `suffix`
-  (labels appended to the key), `labels` (what a row carries: name -> label spellings, first found in the body).
+  (labels appended to the key), `labels` (what a row carries: name -> label spellings, first one in the body).
 - `[[releases]]`: `range`, `has`, `lacks`: newest first, the first that fits names the range of releases.
 - `[signals.<canonical>]`: `names` (renames, newest first: the first present wins, never summed), `fallbacks`
   (near substitutes, used when no name is there and not compared), `sum_of` (different families that add up),
-  `where` / `unless` (label -> value or values, `2*` for a prefix), `scale` (to the canonical unit), `range` (valid, in
-  the product's own unit), `key` + `joins` (row named by other labels, see `collector.plan`), `levels` (label
-  value -> number, for one-hot families), `product_of` (labels whose product is the value), `notes` (name ->
-  what to warn of when that name is the one used).
+  `where` / `unless` (label -> value or values, `2*` for a prefix), `scale` (to the canonical unit), `range`
+  (valid, in the product's own unit), `key`, `key_prefix` and `joins` (row named by other labels, see
+  `collector.plan`), `levels` (label value -> number, for one-hot families), `product_of` (labels to multiply
+  for the value), `notes` (name -> what to warn of when that name is the one used).
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from inferostat.api.view import ActionRecord, CycleView
 
 # a limit that follows the queue moves every cycle: only the first move after such a silence is news
 FOLLOW_UP_S = 15.0
+NAMES = {Lever.SCALE: "replicas", Lever.BREAKER: "concurrency limit", Lever.RETRY_BUDGET: "retries let in"}
 UNITS = {
     Lever.SCALE: " replicas",
     Lever.BREAKER: " requests",
@@ -131,7 +132,7 @@ def _action_title(action: Action) -> str:
     lever = action.key.lever
     verb = "undo " if action.undo_of is not None else ""
     return (
-        f"{verb}{lever.value.replace('_', ' ')} of {action.key.target}: "
+        f"{verb}{NAMES.get(lever, lever.value)} of {action.key.target}: "
         f"{lever_value(lever, action.before)} → {lever_value(lever, action.after)}"
     )
 

@@ -15,30 +15,38 @@ SLUG_ORDER = ("retry-storm-collapsed", "retry-storm", "retry-storm-incipient", "
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """`level`: ok, info, warning, critical or unknown (nothing can be said)."""
+    """`level`: ok, warning, critical or unknown (nothing can be said).
+
+    `name` has no numbers in it: it changes only when the state does, so a screen reader can announce it.
+    """
 
     level: str
+    name: str
     title: str
     detail: str
 
 
 def headline(view: CycleView | None) -> Headline:
     if view is None:
-        return Headline("unknown", "Waiting for the first cycle", "Nothing has been scraped yet.")
+        return Headline("unknown", "Waiting", "Waiting for the first cycle", "Nothing has been scraped yet.")
     serving, total = _serving(view)
     served = f"{serving} of {total} endpoints answer"
     limits = ", ".join(_limits(view.readings))
     detail = f"{served}. In force: {limits}." if limits else f"{served}. No limit is in force."
     if total == 0:
-        return Headline("unknown", "No endpoints known", "Discovery has found nothing to watch.")
+        return Headline(
+            "unknown", "No endpoints", "No endpoints known", "Discovery has found nothing to watch."
+        )
     if serving == 0:
-        return Headline("critical", "No endpoint can be read", detail)
+        return Headline("critical", "No endpoint can be read", "No endpoint can be read", detail)
     worst = _worst(view.analysis.findings)
     if worst is None:
-        return Headline("ok", "Healthy: nothing needs attention", detail)
+        return Headline("ok", "Healthy", "Healthy: nothing needs attention", detail)
     others = sum(finding.severity is not Severity.INFO for finding in view.analysis.findings) - 1
     more = f" (and {others} more)" if others > 0 else ""
-    return Headline(worst.severity.name.lower(), f"{_name(worst)}: {worst.summary}{more}", detail)
+    return Headline(
+        worst.severity.name.lower(), _name(worst), f"{_name(worst)}: {worst.summary}{more}", detail
+    )
 
 
 def _name(finding: Finding) -> str:

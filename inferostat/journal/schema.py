@@ -69,10 +69,10 @@ def explained(path: Path, expected: str) -> Iterator[None]:
     except (sqlite3.Error, OSError) as error:
         code = getattr(error, "sqlite_errorname", None)
         found = f"{error} ({code})" if code else str(error)
-        raise JournalError(
-            f"journal {path}: expected {expected}, found {found}: check space, permissions and the disk; "
-            "no action is taken without it"
-        ) from error
+        advice = "check space, permissions and the disk; no action is taken without it"
+        if isinstance(error, sqlite3.IntegrityError):
+            advice = "an action has one beginning and one outcome, please report this as a bug"
+        raise JournalError(f"journal {path}: expected {expected}, found {found}: {advice}") from error
 
 
 def lock_file(path: Path) -> int:

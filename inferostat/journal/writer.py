@@ -17,7 +17,7 @@ from inferostat.journal.schema import JournalError, connect, explained, lock_fil
 DEFAULT_MAX_BYTES = 64 * 1024 * 1024
 _PRUNE_EVERY = 64  # writes between two looks at the size
 _PRUNE_TO = 0.8  # of the allowed size, so that not every look finds something to do
-_PRUNE_ROWS = 200  # a step of pruning, small enough not to hold up a cycle
+_PRUNE_PARTS = 16  # one part of the rows is dropped at a time
 
 
 class Journal(JournalReader):
@@ -180,25 +180,28 @@ class Journal(JournalReader):
         """Drop the oldest records above the size allowed; never an action that is open, on trial or held."""
         if self._size() <= self._max_bytes:
             return
-        while self._size() > self._max_bytes * _PRUNE_TO:
-            self._connection.execute("BEGIN IMMEDIATE")
-            dropped = sum(
-                self._connection.execute(statement, (_PRUNE_ROWS,)).rowcount
-                for statement in _PRUNE_STATEMENTS
-            )
-            self._connection.execute("COMMIT")
-            if not dropped:
-                break
+        while self._size() > self._max_bytes * _PRUNE_TO and self._drop_oldest():
+            pass
         self._connection.execute("PRAGMA incremental_vacuum").fetchall()
 
+    def _drop_oldest(self) -> int:
+        """Drop the oldest share of what may go; returns how many rows went. The newest always stay."""
+        dropped = 0
+        self._connection.execute("BEGIN IMMEDIATE")
+        for table, statement in _PRUNE_STATEMENTS.items():
+            rows = int(self._connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+            dropped += self._connection.execute(statement, (rows // _PRUNE_PARTS,)).rowcount
+        self._connection.execute("COMMIT")
+        return dropped
 
-_PRUNE_STATEMENTS = (
-    """DELETE FROM actions WHERE seq IN (SELECT a.seq FROM actions a JOIN outcomes o ON o.action_id = a.id
-       LEFT JOIN verifications v ON v.action_id = a.id
+
+_PRUNE_STATEMENTS = {
+    "actions": """DELETE FROM actions WHERE seq IN (SELECT a.seq FROM actions a
+       JOIN outcomes o ON o.action_id = a.id LEFT JOIN verifications v ON v.action_id = a.id
        WHERE (a.expect IS NULL OR o.status != 'applied' OR v.action_id IS NOT NULL)
          AND a.id NOT IN (SELECT action_id FROM held) ORDER BY a.seq LIMIT ?)""",
-    "DELETE FROM decisions WHERE id IN (SELECT id FROM decisions ORDER BY id LIMIT ?)",
-)
+    "decisions": "DELETE FROM decisions WHERE id IN (SELECT id FROM decisions ORDER BY id LIMIT ?)",
+}
 
 
 def _hold(connection: sqlite3.Connection, action: Action, at: float) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from actuators.model import Lever
 from analyzers.model import PoolSettings
@@ -115,3 +115,15 @@ class Policy:
 
     def pool(self, name: str) -> PoolPolicy:
         return self.pools.get(name, PoolPolicy())
+
+    def advising(self) -> Policy:
+        """The same policy with no lever in mode act."""
+        return replace(self, pools={name: _advising(pool) for name, pool in self.pools.items()})
+
+
+def _advising(pool: PoolPolicy) -> PoolPolicy:
+    levers = {
+        lever: replace(item, mode=Mode.ADVISE) if item.mode is Mode.ACT else item
+        for lever, item in pool.levers.items()
+    }
+    return replace(pool, mode=Mode.ADVISE if pool.mode is Mode.ACT else pool.mode, levers=levers)

@@ -16,12 +16,11 @@ from actuators.model import Action, Lever, LeverKey, LeverReading, LeverValue
 from fleetsim.gateway import CLUSTER, Gateway
 
 POOL = "default"
+LAYERS = ["base", "admin"]
 
 
-def action(
-    lever: Lever, target: str, before: LeverValue, after: LeverValue, action_id: str = "a1", pool: str = POOL
-) -> Action:
-    return Action(action_id, 100.0, LeverKey(lever, pool, target), before, after, "test")
+def action(lever: Lever, target: str, before: LeverValue, after: LeverValue, action_id: str = "a1") -> Action:
+    return Action(action_id, 100.0, LeverKey(lever, POOL, target), before, after, "test")
 
 
 async def one(backend: EnvoyBackend, lever: Lever, target: str = POOL) -> LeverReading:
@@ -106,12 +105,11 @@ class FakeAdmin:
     """Envoy's admin interface as far as the backend uses it. Accepts writes and, unless told, ignores them."""
 
     url: str = ""
-    """As the backend is given it."""
     status: int = 200
     body: str | None = None
     obeys: bool = False
     answers_writes: bool = True
-    foreign_layer: str = "admin"
+    layer: str = "admin"  # that supplies the values
     uptime_s: int = 100
     runtime: dict[str, str] = field(default_factory=dict)
     hosts: list[tuple[str, int]] = field(default_factory=list)
@@ -119,10 +117,13 @@ class FakeAdmin:
 
     async def get_runtime(self, request: web.Request) -> web.Response:
         entries = {
-            key: {"layer_values": ["", value] if self.foreign_layer == "admin" else [value, ""], "final_value": value}
-            for key, value in self.runtime.items()
+            key: {
+                "layer_values": [text if layer == self.layer else "" for layer in LAYERS],
+                "final_value": text,
+            }
+            for key, text in self.runtime.items()
         }
-        return self._answer({"layers": ["base", "admin"], "entries": entries})
+        return self._answer({"layers": LAYERS, "entries": entries})
 
     async def get_clusters(self, request: web.Request) -> web.Response:
         statuses = [

@@ -109,7 +109,10 @@ def _document(endpoints: list[tuple[int, dict[str, Any]]]) -> dict[str, Any]:
         for port, more in endpoints
     ]
     other = {"cluster_name": "other", "endpoints": [{"lb_endpoints": copy.deepcopy(entries)}]}
-    return {"version_info": "7", "resources": [other, {"cluster_name": "llm", "endpoints": [{"lb_endpoints": entries}]}]}
+    return {
+        "version_info": "7",
+        "resources": [other, {"cluster_name": "llm", "endpoints": [{"lb_endpoints": entries}]}],
+    }
 
 
 @given(

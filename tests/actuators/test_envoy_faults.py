@@ -92,7 +92,7 @@ async def test_half_set_retry_budget_is_completed(fake_admin: FakeAdmin) -> None
 
 
 async def test_value_of_another_layer_has_an_owner(fake_admin: FakeAdmin) -> None:
-    fake_admin.runtime, fake_admin.foreign_layer = {KEY: "5"}, "base"
+    fake_admin.runtime, fake_admin.layer = {KEY: "5"}, "base"
     backend = _backend(fake_admin.url)
     reading = await one(backend, Lever.BREAKER)
     await backend.close()

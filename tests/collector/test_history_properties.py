@@ -44,7 +44,6 @@ def test_reading_the_same_scrape_again_changes_nothing(values: list[float], data
         again.append(frame(at, {"e0": {TOKENS: value}}))
         for late in data.draw(st.lists(st.floats(0.01, 4.9), max_size=3, unique=True).map(sorted)):
             again.append(frame(at + late, {"e0": {TOKENS: value}}, ages={"e0": late}))
-    again.append(frame(at, {"e0": {TOKENS: 0.0}})) if again.latest and again.latest.at == at else None
     once.append(frame(at + 4.95, {"e0": {TOKENS: values[-1]}}, ages={"e0": 4.95}))
     again.append(frame(at + 4.95, {"e0": {TOKENS: values[-1]}}, ages={"e0": 4.95}))
     for read in (once.rate, once.mean, once.minimum, once.maximum, once.slope, once.increase):

@@ -13,6 +13,7 @@ const TIMEOUT_MS = 5000;
 const KEPT_POINTS = 900;
 const STALE_CYCLES = 3;
 const LAG_LIMIT_S = 0.05;
+const SHORTEST_RANGE_S = 60;
 const RANGES = [[120, "2 min"], [300, "5 min"], [900, "15 min"]];
 const MARKS = { ok: "✓", info: "i", warning: "!", critical: "‼", unknown: "?" };
 
@@ -66,9 +67,12 @@ function show() {
   const pool = status.pools.find((candidate) => candidate.name === state.pool) ?? status.pools[0];
   showPools(status.pools, pool);
   if (pool === undefined) return;
-  showNumbers(pool, state.series[pool.name], status.mode);
+  showNumbers(pool, state.series[pool.name], status);
   showFleet(status, pool.name);
-  charts.show(state.series[pool.name], pool.slo, status.events, status.now - state.range, status.now);
+  // a young agent's charts begin with its first point, so that they are not mostly empty
+  const first = state.series[pool.name]?.at[0] ?? status.now;
+  const from = Math.max(status.now - state.range, Math.min(first, status.now - SHORTEST_RANGE_S));
+  charts.show(state.series[pool.name], pool.slo, status.events, from, status.now);
 }
 
 function showTop(status) {
@@ -77,6 +81,7 @@ function showTop(status) {
   setAttribute(byId("hero"), "data-level", status.headline.level);
   setText(byId("hero-mark"), MARKS[status.headline.level] ?? "?");
   setText(byId("hero-title"), status.headline.title);
+  setText(byId("announce"), `${status.headline.level}: ${status.headline.name}`);
   setText(byId("hero-detail"), status.headline.detail);
   setText(byId("report"), cycleText(status.cycle));
   setText(document.querySelector("title"), `${MARKS[status.headline.level] ?? "?"} ${status.headline.title} · inferostat`);

@@ -20,13 +20,14 @@ const CHARTS = [
     { field: "active", label: "in flight", color: "--c-blue" },
     { field: "breaker", label: "limit in force", color: "--c-red", step: true }] },
   { title: "Let in at the door", unit: "%", format: number, max: 100, lines: [
-    { field: "admission", label: "new requests", color: "--c-blue", step: true, off: 100 },
-    { field: "retry_budget", label: "retries", color: "--c-amber", step: true, off: 100 }] },
+    { field: "admission", label: "new requests", color: "--c-blue", step: true },
+    { field: "retry_budget", label: "retries", color: "--c-amber", step: true }] },
   { title: "Success per dollar", unit: "", format: number, lines: [
     { field: "success_per_dollar", label: "success per dollar", color: "--c-green", fill: true }] },
 ];
 const PAD = { left: 44, right: 10, top: 8, bottom: 18 };
 const HEIGHT = 150;
+const TIME_STEPS_S = [15, 30, 60, 120, 300, 600];
 const MARK_COLORS = { fault: "--c-amber", recovery: "--c-muted", action: "--c-blue", finding: "--c-red" };
 
 /** All charts of the page; they share the time range and the cursor. */
@@ -136,7 +137,8 @@ function valuesOf(line, series, slo, length) {
 }
 
 function valueText(line, value, spec) {
-  if (value === null || value === undefined) return line.step ? "off" : "unknown";
+  // a limit without a number is off or cannot be read: the card of the limits in force says which
+  if (value === null || value === undefined) return line.step ? "–" : "unknown";
   const text = spec.format(value);
   return spec.unit === "%" ? `${text} %` : text;
 }
@@ -194,15 +196,15 @@ function axes(g, spec, width, top, from, to, x, y, color) {
     g.moveTo(PAD.left, level);
     g.lineTo(width - PAD.right, level);
     g.stroke();
-    g.fillText(spec.format(top * share).replace(" ", ""), PAD.left - 6, level);
+    g.fillText(share === 0 ? "0" : spec.format(top * share).replace(" ", ""), PAD.left - 6, level);
   }
   g.textBaseline = "alphabetic";
-  const steps = Math.max(2, Math.min(5, Math.floor((width - PAD.left) / 80)));
-  for (let i = 0; i <= steps; i += 1) {
-    const time = from + ((to - from) * i) / steps;
-    g.textAlign = i === 0 ? "left" : i === steps ? "right" : "center";
-    const back = Math.round(to - time);
-    g.fillText(i === steps ? "now" : back >= 120 ? `-${number(back / 60)} min` : `-${back} s`, x(time), HEIGHT - 4);
+  const most = Math.max(2, Math.floor((width - PAD.left) / 64));
+  const step = TIME_STEPS_S.find((candidate) => (to - from) / candidate <= most) ?? to - from;
+  for (let back = 0; back <= to - from; back += step) {
+    const text = back === 0 ? "now" : step >= 60 ? `−${back / 60} min` : `−${back} s`;
+    g.textAlign = back === 0 ? "right" : x(to - back) < PAD.left + 20 ? "left" : "center";
+    g.fillText(text, x(to - back), HEIGHT - 4);
   }
 }
 

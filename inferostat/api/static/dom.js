@@ -28,7 +28,10 @@ export function setAttribute(node, name, value) {
  */
 export function follow(parent, items, key, build) {
   const old = new Map();
-  for (const child of parent.children) old.set(child.dataset.key, child);
+  for (const child of [...parent.children]) {
+    if (old.has(child.dataset.key)) child.remove();
+    else old.set(child.dataset.key, child);
+  }
   let cursor = parent.firstElementChild;
   for (const item of items) {
     const id = String(key(item));
@@ -40,10 +43,8 @@ export function follow(parent, items, key, build) {
       fresh.dataset.key = id;
       fresh.signature = signature;
       if (node !== undefined) {
-        if (node.open && "open" in fresh) fresh.open = true;
-        if (cursor === node) cursor = node.nextElementSibling;
-        node.replaceWith(fresh);
-        parent.insertBefore(fresh, cursor);
+        if (cursor === node) cursor = fresh;
+        replace(node, fresh);
       }
       node = fresh;
     }
@@ -51,4 +52,12 @@ export function follow(parent, items, key, build) {
     else parent.insertBefore(node, cursor);
   }
   for (const node of old.values()) node.remove();
+}
+
+/** Put `fresh` where `node` was, open if it was open, with the focus on the same kind of element. */
+function replace(node, fresh) {
+  const focused = node.contains(document.activeElement) ? document.activeElement : null;
+  if (node.tagName === "DETAILS") fresh.open = node.open;
+  node.replaceWith(fresh);
+  if (focused !== null) fresh.querySelector(focused.tagName)?.focus({ preventScroll: true });
 }

@@ -6,38 +6,45 @@ import { duration, leverValue, LEVER_NAMES, number, whyUnknown } from "./format.
 const CARDS = [
   { name: "offered_rate", label: "Offered", unit: "req/s", hint: "first attempts" },
   { name: "attempts_rate", label: "Attempts", unit: "req/s", hint: "with retries" },
-  { name: "goodput_rate", label: "Goodput", unit: "req/s", hint: "successes in time", strong: true },
-  { name: "amplification", label: "Amplification", unit: "×", hint: "attempts per request; 1 is no retries" },
-  { name: "vulnerability", label: "Vulnerability", unit: "", hint: "above 1 a trigger can tip the pool" },
+  { name: "goodput_rate", label: "Goodput", unit: "req/s", hint: "successes in time", slugs: ["retry-storm", "retry-storm-collapsed", "success-regression"], strong: true },
+  { name: "amplification", label: "Amplification", unit: "×", hint: "attempts a request; 1: no retries", slugs: ["retry-storm", "retry-storm-collapsed", "retry-storm-incipient"] },
+  { name: "vulnerability", label: "Vulnerability", unit: "", hint: "above 1 a trigger can tip the pool", slugs: ["vulnerable"] },
   { name: "capacity_mu", label: "Capacity", unit: "req/s", hint: "learnt from the engines" },
-  { name: "queue_wait_s", label: "Queue wait", format: duration, unit: "", hint: "for a new request" },
-  { name: "success_per_dollar", label: "Success per dollar", unit: "", hint: "all replicas cost, idle ones too", strong: true },
+  { name: "queue_wait_s", label: "Queue wait", format: duration, unit: "", hint: "for a new request", slugs: ["saturated", "queue-growing", "retry-storm", "retry-storm-collapsed"] },
+  { name: "success_per_dollar", label: "Success / dollar", unit: "", hint: "idle replicas cost too", slugs: ["cost-regression"], strong: true },
 ];
 const SPARK_POINTS = 120;
 
-export function showNumbers(pool, series, mode) {
+/** A card takes the tone of the finding that is about its number: the page has no thresholds of its own. */
+export function showNumbers(pool, series, status) {
+  const about = status.findings.filter((finding) => finding.pool === null || finding.pool === pool.name);
   const cards = CARDS.map((card) => ({
     id: card.name, card, cell: withoutAge(pool.numbers[card.name]),
-    spark: sparkPath(series?.[card.name]),
+    spark: sparkPath(series?.[card.name]), tone: tone(card, about),
   }));
   const limits = pool.levers.map((lever) => ({ lever: lever.lever, known: lever.known, value: lever.value,
     ready: lever.ready, reason: lever.reason, owner: lever.owner }));
-  const items = [...cards, { id: "limits", limits, mode }];
+  const items = [...cards, { id: "limits", limits, mode: status.mode }];
   follow(document.getElementById("numbers"), items, (item) => item.id, (item) =>
     item.limits ? limitsCard(item) : numberCard(item));
+}
+
+function tone(card, findings) {
+  const found = findings.filter((finding) => card.slugs?.includes(finding.slug)).map((finding) => finding.severity);
+  return found.includes("critical") ? "critical" : found.length ? "warning" : null;
 }
 
 function withoutAge({ age_s: _, ...cell }) {
   return cell;
 }
 
-function numberCard({ card, cell, spark }) {
+function numberCard({ card, cell, spark, tone: toned }) {
   const known = cell.value !== null;
   const value = known
     ? el("p", { class: "number-value" }, (card.format ?? number)(cell.value), el("small", {}, card.unit))
     : el("p", { class: "number-value unknown", title: cell.reason }, "unknown");
   const hint = known ? card.hint : `${whyUnknown(cell.state)}: ${cell.reason}`;
-  return el("article", { class: `number ${card.strong ? "strong" : ""}`, id: `number-${card.name}` },
+  return el("article", { class: `number ${card.strong ? "strong" : ""}`, id: `number-${card.name}`, "data-tone": toned },
     el("h3", {}, card.label), value, el("p", { class: "muted small" }, hint), sparkline(spark));
 }
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-
 from actuators.model import Action, Lever, LeverKey, LeverReading, LeverValue, Outcome, Status
 from analyzers.codes import CODES
 from analyzers.model import (

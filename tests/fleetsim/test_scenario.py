@@ -1,0 +1,77 @@
+from pathlib import Path
+
+import pytest
+
+from fleetsim.scenario import EngineEvent, ScenarioError, load_scenario, names, parse_scenario
+
+EXPECTED = {
+    "crash",
+    "decode-heavy",
+    "decode-regression",
+    "degraded-gpu",
+    "hung-engine",
+    "load-spike",
+    "load-spike-mild",
+    "load-spike-unschedulable",
+    "prefill-heavy",
+    "prompt-growth",
+    "retry-storm",
+    "retry-storm-no-abort",
+    "retry-storm-two-slow",
+    "steady",
+}
+
+
+def test_packaged_scenarios_are_all_there() -> None:
+    assert EXPECTED <= set(names())
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED))
+def test_packaged_scenario_is_valid_and_ends_as_it_began(name: str) -> None:
+    scenario = load_scenario(name)
+    assert scenario.name == name
+    assert scenario.truth
+    assert scenario.trigger.end_s < scenario.duration_s
+    for event in scenario.timeline:
+        assert scenario.trigger.start_s <= event.at_s <= scenario.trigger.end_s
+    # A fault is taken back; only a deploy stays.
+    kinds = {e.kind for e in scenario.timeline if isinstance(e, EngineEvent)}
+    assert not kinds or "recover" in kinds or kinds == {"deploy"}
+
+
+def test_file_with_mistakes_names_them_all() -> None:
+    document = {
+        "name": "x",
+        "about": "y",
+        "load": -1,
+        "timelin": [],
+        "timeline": [{"at_s": 3, "kind": "melt"}, {"at_s": -1, "kind": "slow"}],
+    }
+    with pytest.raises(ScenarioError) as error:
+        parse_scenario(document, "mine.yaml")
+    for part in ("mine.yaml", "truth", "load", "timelin:", "timeline.0", "timeline.1.slow.at_s"):
+        assert part in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"timeline": [{"at_s": 1, "kind": "hang", "targets": ["engine-9"]}]}, "engine-9"),
+        ({"timeline": [{"at_s": 1, "kind": "deploy"}]}, "build"),
+        ({"engines": 9}, "max_replicas"),
+    ],
+)
+def test_contradictions_are_found(change: dict[str, object], message: str) -> None:
+    with pytest.raises(ScenarioError, match=message):
+        parse_scenario({"name": "x", "about": "y", "truth": "z", **change}, "mine.yaml")
+
+
+def test_unknown_name_and_unreadable_file(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match=r"'nope': use one of .*steady"):
+        load_scenario("nope")
+    with pytest.raises(ScenarioError, match=r"No such file"):
+        load_scenario(str(tmp_path / "gone.yaml"))
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("name: [")
+    with pytest.raises(ScenarioError, match="expected YAML"):
+        load_scenario(str(broken))

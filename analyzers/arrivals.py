@@ -52,13 +52,14 @@ def measure_arrivals(
 ) -> Arrivals:
     """`window_s` defaults to ten seconds or two periods of the loop (three samples)."""
     span = window(context, ARRIVALS_WINDOW_S, samples=2) if window_s is None else window_s
-    gateway = _from_gateway(history, frame, context, capacity.pool, span)
+    gateway = gateway_arrivals(history, frame, context, capacity.pool, span)
     return gateway if gateway is not None else _from_engines(history, capacity, span)
 
 
-def _from_gateway(
+def gateway_arrivals(
     history: History, frame: Frame, context: Context, pool: str, span: float
 ) -> Arrivals | None:
+    """The pool's arrivals as its routes count them; None where no gateway is read."""
     rows = route_rows(frame, pool)
     if rows.size == 0:
         return None

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from analyzers.codes import CODES
 from analyzers.model import Advice, Context, Evidence, Finding, Layer, Measure, Scope, ScopeKind, Severity
+from collector.history import History
 from collector.model import SignalState
 
 
@@ -24,6 +25,11 @@ def window(context: Context, seconds: float, samples: int = 3) -> float:
     The half period added keeps a late tick from pushing the oldest wanted sample out.
     """
     return max(seconds, (samples + 0.5) * context.interval_s)
+
+
+def reach(history: History, context: Context, seconds: float) -> float:
+    """A window of `seconds`, or what history holds while that is less: a rate wants half of its window covered."""
+    return min(window(context, seconds), max(history.span_s(), window(context, 0.0, samples=2)))
 
 
 def finding(

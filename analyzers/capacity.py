@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analyzers.build import Memory, endpoint_scope, window
-from analyzers.fleet import IntArray, known_sum, pool_rows, take
+from analyzers.fleet import BoolArray, IntArray, known_sum, pool_rows, take
 from analyzers.model import Context
 from collector.history import History
 from collector.model import FloatArray, Frame, Histogram, Level
@@ -38,7 +38,7 @@ class Capacity:
     throughput: FloatArray
     mu: FloatArray
     batch_limit: FloatArray
-    progressing: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    progressing: BoolArray
     output_tokens: float | None
     method: str
 
@@ -96,9 +96,13 @@ def measure_capacity(history: History, frame: Frame, context: Context, pool: str
         history, rows, long, take(history.rate(Level.ENDPOINT, "generation_tokens", long), rows), length
     )
     before = np.array([_or_nan(memory.get("capacity_mu", endpoint_scope(name))) for name in names])
-    progressing = ~((running > 0) & (tokens == 0))
+    progressing = ~((running > 0) & ((tokens == 0) | standing_still(history, frame, context)[rows]))
     mu = _learn(
-        before, throughput, steady, at_limit=(waiting > 0) & (sustained > 0) & progressing, interval_s=context.interval_s
+        before,
+        throughput,
+        steady,
+        at_limit=(waiting > 0) & (sustained > 0) & progressing,
+        interval_s=context.interval_s,
     )
     return Capacity(
         pool=pool,
@@ -114,6 +118,21 @@ def measure_capacity(history: History, frame: Frame, context: Context, pool: str
         output_tokens=length,
         method=method,
     )
+
+
+def standing_still(history: History, frame: Frame, context: Context) -> BoolArray:
+    """(R,) endpoints that were read just now and whose token counter has not moved since the sample before.
+
+    Too little to call an engine hung, enough not to act on what its gauges say in this cycle.
+    """
+    span = 1.5 * context.interval_s
+    most = history.maximum(Level.ENDPOINT, "generation_tokens", span).value
+    least = history.minimum(Level.ENDPOINT, "generation_tokens", span).value
+    table = frame.endpoints
+    if "generation_tokens" not in table.columns or history.span_s() < 0.9 * context.interval_s:
+        return np.zeros(len(table.rows), dtype=np.bool_)
+    fresh = table.age_s[:, table.columns.index("generation_tokens")] < 0.5 * context.interval_s
+    return np.asarray(fresh & (most == least), dtype=np.bool_)
 
 
 def lasting(history: History, context: Context) -> bool:
@@ -168,7 +187,7 @@ def _learn(
     before: FloatArray,
     throughput: FloatArray,
     steady: FloatArray,
-    at_limit: np.ndarray[tuple[int], np.dtype[np.bool_]],
+    at_limit: BoolArray,
     interval_s: float,
 ) -> FloatArray:
     """Capacity: follows the throughput while requests wait; else kept, and raised by what was seen to be done."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from analyzers.arrivals import Arrivals, measure_arrivals
-from analyzers.build import Memory, finding, pool_scope, window
-from analyzers.capacity import Capacity, measure_capacity
+from analyzers.arrivals import gateway_arrivals
+from analyzers.build import finding, pool_scope, window
 from analyzers.fleet import divide
 from analyzers.model import Advice, Context, Evidence, Finding, Layer, Optimisation, Report, Severity
 from collector.history import History
@@ -25,11 +24,9 @@ _ADVICE = (
 
 
 def analyze(history: History, frame: Frame, context: Context, now: float) -> Report:
-    memory = Memory(context)
     findings: list[Finding] = []
     for pool in frame.topology.pools:
-        capacity = measure_capacity(history, frame, context, pool, memory)
-        surge = _surge(history, frame, context, capacity)
+        surge = _surge(history, frame, context, pool)
         if surge is None:
             continue
         findings.append(
@@ -50,12 +47,14 @@ def analyze(history: History, frame: Frame, context: Context, now: float) -> Rep
     return Report(tuple(findings))
 
 
-def _surge(history: History, frame: Frame, context: Context, capacity: Capacity) -> Evidence | None:
+def _surge(history: History, frame: Frame, context: Context, pool: str) -> Evidence | None:
+    """First attempts against their recent past. Retries are no demand, and what engines finish cannot show it."""
     recent_span, past_span = window(context, RECENT_S), window(context, BASELINE_S, samples=8)
     if history.span_s() < 2 * recent_span:
         return None
-    recent = _rate(measure_arrivals(history, frame, context, capacity, recent_span))
-    whole = _rate(measure_arrivals(history, frame, context, capacity, past_span))
+    latest = gateway_arrivals(history, frame, context, pool, recent_span)
+    long = gateway_arrivals(history, frame, context, pool, past_span)
+    recent, whole = (latest.offered if latest else None), (long.offered if long else None)
     if recent is None or whole is None:
         return None
     # The long window holds the recent one: take it out, so that a surge is not held against itself.
@@ -67,8 +66,3 @@ def _surge(history: History, frame: Frame, context: Context, capacity: Capacity)
         return None
     why = f"first attempts over {recent_span:.0f} s against the {held:.0f} s before"
     return Evidence("offered_rate", recent, past, why, "1/s")
-
-
-def _rate(arrivals: Arrivals) -> float | None:
-    """First attempts where they are known: retries are no demand. Inferred demand is too noisy to compare."""
-    return arrivals.offered if arrivals.source == "gateway" else None

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from analyzers.build import endpoint_scope, finding, pool_scope, window
+from analyzers.build import endpoint_scope, finding, pool_scope, reach, window
 from analyzers.capacity import SUCCESS_REASONS, finished_rate
-from analyzers.fleet import known_sum, pool_rows, take
+from analyzers.fleet import IntArray, known_sum, pool_rows, take
 from analyzers.model import Advice, Context, Evidence, Finding, Layer, Optimisation, Report, Severity
 from collector.history import History
 from collector.model import Frame, Level
@@ -35,7 +35,7 @@ def analyze(history: History, frame: Frame, context: Context, now: float) -> Rep
 
 
 def _rejected(history: History, frame: Frame, context: Context, now: float) -> list[Finding]:
-    span = window(context, WINDOW_S)
+    span = reach(history, context, WINDOW_S)
     refused = take(
         history.increase(Level.ENDPOINT, "admission_rejections", span), np.arange(len(frame.endpoints.rows))
     )
@@ -76,7 +76,7 @@ def _rejected(history: History, frame: Frame, context: Context, now: float) -> l
 
 def _aborted(history: History, frame: Frame, context: Context, pool: str, now: float) -> Finding | None:
     """Work begun and not finished: the engine's own abort counter stays 0 when clients disconnect (vLLM)."""
-    span = window(context, WINDOW_S)
+    span = reach(history, context, WINDOW_S)
     rows = pool_rows(frame, pool)
     left = [known_sum(take(history.increase(Level.ROUTE, "client_disconnects", span), _routes(frame, pool)))]
     left.append(
@@ -111,7 +111,7 @@ def _aborted(history: History, frame: Frame, context: Context, pool: str, now: f
     )
 
 
-def _routes(frame: Frame, pool: str) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+def _routes(frame: Frame, pool: str) -> IntArray:
     wanted = frame.topology.pool_routes(pool)
     return np.array([i for i, row in enumerate(frame.routes.rows) if row in wanted], dtype=np.intp)
 
@@ -156,9 +156,7 @@ def _regression(history: History, frame: Frame, context: Context, pool: str, now
     )
 
 
-def _counts(
-    history: History, rows: np.ndarray[tuple[int], np.dtype[np.intp]], span: float
-) -> tuple[float | None, float | None]:
+def _counts(history: History, rows: IntArray, span: float) -> tuple[float | None, float | None]:
     good = [
         known_sum(take(history.increase(Level.ENDPOINT, f"requests_by_finish_reason.{r}", span), rows))
         for r in SUCCESS_REASONS

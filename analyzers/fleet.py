@@ -9,6 +9,7 @@ from collector.history import Column
 from collector.model import FloatArray, Frame, SignalState, Table
 
 IntArray = NDArray[np.intp]
+BoolArray = NDArray[np.bool_]
 
 # A pool's sum stands when at least this share of its rows is known; below, the sum is unknown.
 COVERAGE = 0.5

@@ -61,18 +61,19 @@ def analyze(history: History, frame: Frame, context: Context, now: float) -> Rep
     measures: list[Measure] = []
     findings.extend(_faults(history, frame, context, now))
     ratio, memory, compute = _ratios(history, frame, context)
+    owned: dict[str | None, list[int]] = {}
+    for number, device in enumerate(frame.devices.rows):
+        owned.setdefault(_endpoint_of(frame, device), []).append(number)
     for pool in frame.topology.pools.values():
         ratios, weights = [], []
         for name in pool.endpoints:
-            numbers = [
-                i for i, device in enumerate(frame.devices.rows) if _endpoint_of(frame, device) == name
-            ]
+            numbers = owned.get(name, [])
             known = ratio[numbers][np.isfinite(ratio[numbers])]
             value = float(known.mean()) if known.size else None
             measures.append(measure("hbm_compute_ratio", endpoint_scope(name), value, "ratio"))
             if value is not None:
                 ratios.append(value)
-                weights.append(float(np.nanmax(np.maximum(memory[0][numbers], compute[0][numbers]))))
+                weights.append(float(np.nanmax(np.fmax(memory[0][numbers], compute[0][numbers]))))
         overall = float(np.mean(ratios)) if ratios else None
         measures.append(measure("hbm_compute_ratio", pool_scope(pool.name), overall, "ratio"))
         if overall is not None and max(weights) >= LEAST_ACTIVITY:

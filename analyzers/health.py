@@ -239,7 +239,7 @@ def _engine_down(
         severity=Severity.CRITICAL,
         confidence=0.95 if sure else 0.85,
         summary=f"{name} is down: it was up and now nothing listens there",
-        layer=Layer.UNKNOWN,
+        layer=Layer.DECODE,
         evidence=evidence,
         pool=pool,
         onset=target.failing_since,

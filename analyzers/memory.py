@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from analyzers.build import endpoint_scope, finding, measure, window
-from analyzers.capacity import finished_rate, lasting
+from analyzers.build import endpoint_scope, finding, measure, reach, window
+from analyzers.capacity import finished_rate, lasting, standing_still
 from analyzers.fleet import take
 from analyzers.model import Advice, Context, Evidence, Finding, Layer, Measure, Optimisation, Report, Severity
 from collector.history import History
@@ -35,7 +35,7 @@ def analyze(history: History, frame: Frame, context: Context, now: float) -> Rep
     lowest = take(history.minimum(Level.ENDPOINT, "kv_cache_usage", recent), rows)
     if not lasting(history, context):
         lowest = np.full(rows.size, np.nan)
-    span = window(context, PREEMPTION_WINDOW_S)
+    span = reach(history, context, PREEMPTION_WINDOW_S)
     peak = take(history.maximum(Level.ENDPOINT, "kv_cache_usage", span), rows)
     preempted = take(history.increase(Level.ENDPOINT, "preemptions", span), rows)
     slope = take(history.slope(Level.ENDPOINT, "kv_cache_usage", window(context, SLOPE_WINDOW_S)), rows)
@@ -45,6 +45,7 @@ def analyze(history: History, frame: Frame, context: Context, now: float) -> Rep
     full = ((lowest >= FULL) & ((waiting > 0) | (preempted > 0))) | (
         (peak >= FULL) & (preempted > 0) & (waiting > 0)
     )
+    full &= ~standing_still(history, frame, context)
     findings: list[Finding] = []
     measures: list[Measure] = []
     for number, name in enumerate(frame.endpoints.rows):

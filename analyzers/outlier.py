@@ -17,6 +17,7 @@ MIN_PEERS = 3
 Z_LIMIT = 3.5
 EFFECT = 0.2
 MIN_SAMPLES = 20.0
+LARGE_POOL = 32
 SHORT_WINDOW_S = 15.0
 LONG_WINDOW_S = 45.0
 
@@ -53,23 +54,24 @@ def analyze(history: History, frame: Frame, context: Context, now: float) -> Rep
     findings: list[Finding] = []
     for pool in frame.topology.pools:
         capacity = measure_capacity(history, frame, context, pool, memory)
-        short = _traits(history, context, capacity, window(context, SHORT_WINDOW_S))
-        long = _traits(history, context, capacity, window(context, LONG_WINDOW_S))
-        findings.extend(_outliers(context, capacity, short, long, now))
+        findings.extend(_outliers(history, context, capacity, now))
         imbalance = _imbalance(history, context, capacity, now)
         if imbalance is not None:
             findings.append(imbalance)
     return Report(tuple(findings))
 
 
-def _traits(history: History, context: Context, capacity: Capacity, span: float) -> dict[str, FloatArray]:
+def _traits(history: History, capacity: Capacity, span: float) -> dict[str, FloatArray]:
     running = take(history.mean(Level.ENDPOINT, "requests_running", span), capacity.rows)
     tokens = take(history.rate(Level.ENDPOINT, "generation_tokens", span), capacity.rows)
     sent = take(history.increase(Level.ENDPOINT, "gateway_attempts", span), capacity.rows)
     errors = take(history.increase(Level.ENDPOINT, "gateway_errors", span), capacity.rows)
     busy = running >= 1
     return {
-        "itl_mean": _means(history, capacity, "itl", span),
+        # In a large pool tokens per running request says the same at no cost a row.
+        "itl_mean": _means(history, capacity, "itl", span)
+        if len(capacity.names) <= LARGE_POOL
+        else np.full(len(capacity.names), np.nan),
         "ttft_mean": _means(history, capacity, "ttft", span),
         "queue_wait_s": capacity.sustained_wait_s,
         "tokens_per_running_request": np.where(busy, tokens / np.where(busy, running, 1.0), np.nan),
@@ -97,11 +99,14 @@ def peer_scores(values: FloatArray, trait: Trait) -> tuple[FloatArray, FloatArra
     if known.size < MIN_PEERS + 1:
         return z, middle
     present = values[known]
-    others = np.broadcast_to(present, (known.size, known.size))[~np.eye(known.size, dtype=bool)].reshape(
-        known.size, -1
-    )
-    median = np.median(others, axis=1)
-    mad = 1.4826 * np.median(np.abs(others - median[:, None]), axis=1)
+    if known.size > LARGE_POOL:  # one value among many moves neither median nor MAD
+        median = np.full(known.size, np.median(present))
+        mad = np.full(known.size, 1.4826 * np.median(np.abs(present - median)))
+    else:
+        alone = ~np.eye(known.size, dtype=bool)
+        others = np.broadcast_to(present, alone.shape)[alone].reshape(known.size, -1)
+        median = np.median(others, axis=1)
+        mad = 1.4826 * np.median(np.abs(others - median[:, None]), axis=1)
     floor = trait.floor * np.abs(median) if trait.relative else np.full_like(median, trait.floor)
     difference = (present - median) if trait.higher_is_worse else (median - present)
     matters = difference >= np.maximum(trait.least, EFFECT * np.abs(median) if trait.relative else 0.0)
@@ -111,22 +116,20 @@ def peer_scores(values: FloatArray, trait: Trait) -> tuple[FloatArray, FloatArra
     return z, middle
 
 
-def _outliers(
-    context: Context,
-    capacity: Capacity,
-    short: dict[str, FloatArray],
-    long: dict[str, FloatArray],
-    now: float,
-) -> list[Finding]:
+def _outliers(history: History, context: Context, capacity: Capacity, now: float) -> list[Finding]:
+    short = _traits(history, capacity, window(context, SHORT_WINDOW_S))
+    quick = {trait.name: peer_scores(short[trait.name], trait) for trait in TRAITS}
+    if not any((z >= Z_LIMIT).any() for z, _ in quick.values()):
+        return []
+    long = _traits(history, capacity, window(context, LONG_WINDOW_S))
     worst: dict[int, list[tuple[float, Trait, float, float]]] = {}
     for trait in TRAITS:
-        quick, median = peer_scores(short[trait.name], trait)
+        z, median = quick[trait.name]
         slow, _ = peer_scores(long[trait.name], trait)
-        for number in np.flatnonzero((quick >= Z_LIMIT) & (slow >= Z_LIMIT)):
-            score = float(min(quick[number], slow[number]))
-            worst.setdefault(int(number), []).append(
-                (score, trait, float(short[trait.name][number]), float(median[number]))
-            )
+        for number in np.flatnonzero((z >= Z_LIMIT) & (slow >= Z_LIMIT)):
+            score = float(min(z[number], slow[number]))
+            seen = float(short[trait.name][number])
+            worst.setdefault(int(number), []).append((score, trait, seen, float(median[number])))
     # Peers are the yardstick: when a third of them is off there is none, and it is no outlier but the pool.
     if len(worst) > max(1, len(capacity.names) // 3):
         return []
@@ -182,7 +185,7 @@ def _imbalance(history: History, context: Context, capacity: Capacity, now: floa
     if not room.any() or not crowded.any():
         return None
     held = capacity.running + capacity.waiting
-    spread = float(np.nanstd(held) / max(np.nanmean(held), 1e-9))
+    spread = float(np.nanstd(held) / max(float(np.nanmean(held)), 1e-9))
     if spread < 0.5:
         return None
     busiest = capacity.names[int(np.nanargmax(capacity.waiting))]

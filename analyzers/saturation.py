@@ -9,7 +9,7 @@ import numpy as np
 
 from analyzers.build import Memory, endpoint_scope, finding, pool_scope, window
 from analyzers.capacity import Capacity, measure_capacity
-from analyzers.fleet import known_sum, take
+from analyzers.fleet import BoolArray, known_sum, take
 from analyzers.model import Advice, Context, Evidence, Finding, Layer, Optimisation, Report, Severity
 from collector.history import History
 from collector.model import Frame, Histogram, Level, Quantile
@@ -33,7 +33,7 @@ def analyze(history: History, frame: Frame, context: Context, now: float) -> Rep
     for pool in frame.topology.pools:
         capacity = measure_capacity(history, frame, context, pool, memory)
         full = _at_limit(history, context, capacity)
-        findings.extend(_endpoint(context, capacity, number, now) for number in np.flatnonzero(full))
+        findings.extend(_endpoint(context, capacity, int(number), now) for number in np.flatnonzero(full))
         known = np.isfinite(capacity.waiting)
         if known.any() and full[known].all() and known.mean() >= 0.5:
             findings.append(_pool(history, context, capacity, now))
@@ -43,9 +43,7 @@ def analyze(history: History, frame: Frame, context: Context, now: float) -> Rep
     return Report(tuple(findings))
 
 
-def _at_limit(
-    history: History, context: Context, capacity: Capacity
-) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _at_limit(history: History, context: Context, capacity: Capacity) -> BoolArray:
     """Requests waited through three samples, the batch is as full as it was ever seen, and work goes on."""
     fullest = take(
         history.maximum(Level.ENDPOINT, "requests_running", window(context, 0.0, samples=2)), capacity.rows

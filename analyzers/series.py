@@ -42,7 +42,7 @@ def latency_series(history: History, names: tuple[str, ...], signal: str, bucket
     if latest is None or buckets < 2:
         return LatencySeries(signal, np.empty(0), np.empty(0), np.empty((0, len(CONFOUNDERS))))
     chosen = sampled(names)
-    ends = latest.at - bucket_s * np.arange(buckets - 1, -1, -1)
+    ends: FloatArray = latest.at - bucket_s * np.arange(buckets - 1, -1, -1, dtype=np.float64)
     least = MIN_TOKENS if signal == "itl" else MIN_REQUESTS
     latency = np.array([_log_mean(history, chosen, signal, bucket_s, latest.at - end, least) for end in ends])
     if signal == "ttft":

@@ -28,7 +28,7 @@ from analyzers.model import (
     Severity,
 )
 from collector.history import History
-from collector.model import Frame, Level, SignalState
+from collector.model import FloatArray, Frame, Level, SignalState
 
 SLOPE_WINDOW_S = 10.0
 BASELINE_WINDOW_S = 300.0
@@ -114,7 +114,7 @@ def _flow(history: History, context: Context, capacity: Capacity, arrivals: Arri
     )
 
 
-def _upper(waits: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float | None:
+def _upper(waits: FloatArray) -> float | None:
     known = waits[np.isfinite(waits)]
     return float(np.quantile(known, WAIT_QUANTILE, method="lower")) if known.size else None
 

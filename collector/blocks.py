@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collector.counters import BoolArray, Mark
-from collector.model import FloatArray, Histogram, SignalState, StateArray
+from collector.model import FloatArray, SignalState, StateArray
+from collector.packed import PackedHistograms
 
 # Times that differ by less are one sample: `at - age_s` is computed anew on each tick and rounds.
 SAME_SAMPLE_S = 1e-3
@@ -53,10 +54,10 @@ class Cells:
 
 @dataclass(frozen=True)
 class Held:
-    """Histograms of one tick by reference, with where each row stands in them."""
+    """Histograms of one tick, with where each row stands in them."""
 
     index: Mapping[str, int]
-    histograms: Mapping[str, Sequence[Histogram | None]]
+    histograms: Mapping[str, PackedHistograms]
 
 
 class Slots:

@@ -112,7 +112,7 @@ class _Compiler:
         return row
 
     def _unnamed(self, signal: ProductSignal) -> str:
-        """Where a series without key labels belongs: to the only row there is, else to a row without a name."""
+        """Where a series without key labels belongs: to the only row, else to a row without a name."""
         rows = [row for row in self._plan.rows(signal.level) if row]
         if len(rows) == 1:
             return rows[0]
@@ -239,7 +239,7 @@ def _row_key(rule: RowRule, labels: Mapping[str, str]) -> str | None:
 def _part(signal: ProductSignal, labels: Mapping[str, str]) -> object:
     """What tells one part of a row from another; equal for twins."""
     if signal.level is Level.DEVICE:
-        return ()
+        return tuple(labels.get(label) for label in signal.parts_by)
     return frozenset(item for item in labels.items() if item[0] != "le")
 
 

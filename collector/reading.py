@@ -1,7 +1,7 @@
 """What one body of one target says, in canonical signals.
 
-`TargetReader(product=None).read(body, content_type)` gives a `Reading`; keep one reader per target, it
-remembers the body's layout and which signals it has seen. Frames are built from `reading.rows`:
+`TargetReader(product=None, route=None).read(body, content_type)` gives a `Reading`; keep one reader per
+target, it remembers the body's layout and which signals it has seen. Frames are built from `reading.rows`:
 
 - engine target (vLLM): `rows[Level.ENDPOINT]`, one row, key `SELF_ROW` (""): the target itself;
 - GPU exporter (DCGM): `rows[Level.DEVICE]`, one row a device, key = UUID (or `gpu` where there is none; a MIG
@@ -27,7 +27,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from collector.catalog import PRODUCTS, canonical_key, product, recognise, wanted_keys
+from collector.catalog import PRODUCTS, canonical_key, recognise, wanted_keys
+from collector.catalog import product as catalog_product
 from collector.compiler import compile_plan
 from collector.evaluate import Evaluation, Evaluator
 from collector.exposition import Exposition, ExpositionReader, Layout
@@ -86,14 +87,14 @@ class _Prepared:
 class TargetReader:
     """Reads one target's bodies.
 
-    `expected` (vllm, dcgm, envoy) is what configuration says the target is; without it the body tells.
+    `product` (vllm, dcgm, envoy) is what configuration says the target is; without it the body tells.
     `route` is the gateway's cluster that signals of the listener belong to.
     """
 
-    def __init__(self, expected: str | None = None, route: str | None = None) -> None:
-        if expected is not None:
-            product(expected)
-        self._expected = expected
+    def __init__(self, product: str | None = None, route: str | None = None) -> None:
+        if product is not None:
+            catalog_product(product)  # raises for a name the catalog does not have
+        self._expected = product
         self._route = route
         keys = wanted_keys()
         self._reader = ExpositionReader(lambda name: canonical_key(name) in keys)
@@ -155,7 +156,7 @@ class TargetReader:
         return found, ()
 
     def _prepare(self, layout: Layout, found: str) -> _Prepared:
-        known = product(found)
+        known = catalog_product(found)
         plan = compile_plan(layout, known, self._route)
         present = plan.cells.keys() | plan.constants.keys()
         gone = {name for _, _, name in self._seen} - {name for _, _, name in present}

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from collector.blocks import SAME_SAMPLE_S, Block, Cells, Held, Slots, Window
 from collector.counters import BoolArray, LastSamples, Mark, classify
 from collector.model import FloatArray, Histogram, Level, SignalState, StateArray, Table
+from collector.packed import PackedHistograms, pack
 
 _START = "process_start_time"
 _GATEWAY = "gateway_"
@@ -20,7 +21,7 @@ class Store:
     """Samples of one level, kept for at least `retention_s` (whole blocks are dropped).
 
     Rows keep their slot while retention lasts, so that a row that vanishes and comes back goes on. A
-    histogram takes part as a column holding its count; the histogram itself is kept by reference.
+    histogram takes part as a column holding its count; the histogram itself is kept packed.
     """
 
     def __init__(self, level: Level, counters: frozenset[str], retention_s: float) -> None:
@@ -37,6 +38,7 @@ class Store:
         self._row_slots = Slots(())
         self._row_index: dict[str, int] = {}
         self._blocks: list[Block] = []
+        self._packed: Mapping[str, PackedHistograms] = {}  # of the tick before
         self._last_value = self._last_total = self._last_time = self._last_start = np.empty((0, 0))
         self._start = np.empty(0)
 
@@ -67,8 +69,10 @@ class Store:
         self._last_seen.update(dict.fromkeys(table.rows, at))
         columns = np.array([self._columns[name] for name in names], dtype=np.intp)
         block = self._blocks[-1]
-        block.held.append(Held(self._row_index, table.histograms))
-        block.write(at, columns, self._row_slots.index, self._sample(columns, at, *_cells(table)))
+        packed = {name: pack(values, self._packed.get(name)) for name, values in table.histograms.items()}
+        self._packed = packed
+        block.held.append(Held(self._row_index, packed))
+        block.write(at, columns, self._row_slots.index, self._sample(columns, at, *_cells(table, packed)))
 
     def _sample(
         self, columns: NDArray[np.intp], at: float, value: FloatArray, state: StateArray, age_s: FloatArray
@@ -142,7 +146,7 @@ class Store:
         old_columns, old_slots = self._last_value.shape
         if columns <= old_columns and slots <= old_slots:
             return
-        wide = old_slots if slots <= old_slots else slots + max(8, slots // 8)
+        wide = old_slots if slots <= old_slots else slots + max(4, slots // 8)
         pad = ((0, columns - old_columns), (0, wide - old_slots))
         self._last_value = np.pad(self._last_value, pad, constant_values=np.nan)
         self._last_start = np.pad(self._last_start, pad, constant_values=np.nan)
@@ -202,26 +206,22 @@ class Store:
         held = block.held[tick - block.first]
         if row not in held.index or signal not in held.histograms:
             return None
-        return held.histograms[signal][held.index[row]]
+        return held.histograms[signal].row(held.index[row])
 
 
-def _cells(table: Table) -> tuple[FloatArray, StateArray, FloatArray]:
+def _cells(table: Table, packed: Mapping[str, PackedHistograms]) -> tuple[FloatArray, StateArray, FloatArray]:
     """Value, state and age, (columns and histograms, R). A histogram is as old as the row's own samples."""
     value, state, age = table.value.T, table.state.T, table.age_s.T
-    if not table.histograms:
+    if not packed:
         return value, state, age
     own = [i for i, name in enumerate(table.columns) if not name.startswith(_GATEWAY)]
     row_age = age[own].min(axis=0) if own else np.zeros(len(table.rows))
     row_age = np.where(np.isfinite(row_age), row_age, 0.0)
-    counts = [
-        [h.counts[-1] if h is not None and h.counts.size else np.nan for h in column]
-        for column in table.histograms.values()
-    ]
     states = [
-        table.histogram_state.get(name, [_default_state(h) for h in column])
+        table.histogram_state[name] if name in table.histogram_state else _default_states(column)
         for name, column in table.histograms.items()
     ]
-    counted = np.array(counts, dtype=np.float64).reshape(len(counts), len(table.rows))
+    counted = np.array([each.totals() for each in packed.values()])
     return (
         np.concatenate([value, counted]),
         np.concatenate([state, np.array(states, dtype=np.uint8).reshape(counted.shape)]),
@@ -229,5 +229,5 @@ def _cells(table: Table) -> tuple[FloatArray, StateArray, FloatArray]:
     )
 
 
-def _default_state(histogram: Histogram | None) -> SignalState:
-    return SignalState.NEVER_SEEN if histogram is None else SignalState.KNOWN
+def _default_states(column: Sequence[Histogram | None]) -> list[SignalState]:
+    return [SignalState.NEVER_SEEN if histogram is None else SignalState.KNOWN for histogram in column]

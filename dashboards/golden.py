@@ -99,8 +99,8 @@ ROW = Row(
         _latency(
             "Queue time",
             "llm:queue_time_seconds",
-            "Time a request waited before the engine ran it. The first bucket ends at 0.3 s: below that only the "
-            "mean means something.",
+            "Time a request waited before the engine ran it. The first bucket ends at 0.3 s: below that only "
+            "the mean means something.",
         ),
         _latency("Whole answer", "llm:e2e_seconds", "From arrival at the engine to the last token."),
         heatmap(

@@ -94,8 +94,8 @@ class EngineServer:
         app = web.Application()
         app.add_routes(
             [
-                web.post("/v1/completions", lambda r: self._complete(r, chat=False)),
-                web.post("/v1/chat/completions", lambda r: self._complete(r, chat=True)),
+                web.post("/v1/completions", self._text_completion),
+                web.post("/v1/chat/completions", self._chat_completion),
                 web.get("/v1/models", self._models),
                 web.get("/health", self._health),
                 web.get("/metrics", self._metrics),
@@ -151,6 +151,12 @@ class EngineServer:
         delivery = self._deliveries.get(sequence.request_id)
         if delivery is not None:
             delivery.push(sequence.generated, sequence.finished_at is not None)
+
+    async def _text_completion(self, request: web.Request) -> web.StreamResponse:
+        return await self._complete(request, chat=False)
+
+    async def _chat_completion(self, request: web.Request) -> web.StreamResponse:
+        return await self._complete(request, chat=True)
 
     async def _complete(self, request: web.Request, *, chat: bool) -> web.StreamResponse:
         try:

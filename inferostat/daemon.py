@@ -71,6 +71,8 @@ class Daemon:
         """Serve and cycle until `flags.stop`; `announce` is told the page's address once it answers."""
         self._install_signals()
         self._parts = assemble(self.config)
+        if self._parts.journal.recovered is not None:
+            log.error("journal_recovered %s", self._parts.journal.recovered)
         self.telemetry.configuration_loaded(True, self.clock())
         self.board.configured(str(self.config.mode))
         if self._embedded is not None:
@@ -121,7 +123,11 @@ class Daemon:
             if self.flags.reload:
                 self.flags.reload = False
                 await self._reload_on_signal()
-            await self._one_cycle()
+            try:
+                await self._one_cycle()
+            except Exception:  # nothing around us, and no bug of ours, may end the loop
+                log.exception("cycle_failed please report it as a bug")
+                self.telemetry.cycle_done("failed", None)
             self._planned += self.config.interval
             rest = self._planned - self.clock()
             if rest <= 0:

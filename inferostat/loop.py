@@ -180,7 +180,7 @@ class Loop:
 
     def _write_down(self, decision: Decision, now: float) -> int | None:
         """Journal what was decided and judged; None when there was nothing or the journal cannot be written."""
-        if not decision.actions and not decision.verdicts:
+        if not decision.actions and not decision.verdicts and not decision.findings:
             return None
         try:
             for verdict in decision.verdicts:
@@ -206,7 +206,7 @@ class Loop:
         except JournalError as error:
             return Outcome(action.id, now, Status.FAILED, None, f"not sent: {error}")
         if mode is Mode.ACT:
-            outcome = await self.backends[name].apply(action, now)
+            outcome = await self._send(name, action, now)
         else:
             outcome = Outcome(
                 action.id, now, Status.ADVISED, action.before, "advice: the mode does not allow acting"
@@ -217,6 +217,13 @@ class Loop:
             # the action stays open in the journal and is settled against reality at the next start
             return replace(outcome, detail=f"{outcome.detail}; outcome not written: {error}".lstrip("; "))
         return outcome
+
+    async def _send(self, backend: str, action: Action, now: float) -> Outcome:
+        """A back end is a plug-in: whatever it raises, the loop goes on and the outcome says what happened."""
+        try:
+            return await self.backends[backend].apply(action, now)
+        except Exception as error:
+            return Outcome(action.id, now, Status.FAILED, None, f"backend {backend} failed unexpectedly: {error!r}")
 
     def _keys(self) -> tuple[LeverKey, ...]:
         """Every handle the configuration names: pool levers, and endpoint levers for each endpoint last seen."""

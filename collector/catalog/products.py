@@ -13,7 +13,8 @@ Keys of a product file:
   `where` / `unless` (label -> value or values, `2*` for a prefix), `scale` (to the canonical unit), `range`
   (valid, in the product's own unit), `key`, `key_prefix` and `joins` (row named by other labels, see
   `collector.plan`), `levels` (label value -> number, for one-hot families), `product_of` (labels to multiply
-  for the value), `notes` (name -> what to warn of when that name is the one used).
+  for the value), `parts_by` (labels that make parts of one device), `notes` (name -> what to warn of when
+  that name is the one used).
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ class ProductSignal:
     key_prefix: str = ""
     levels: tuple[str, Mapping[str, float]] | None = None  # (label, value -> number)
     product_of: tuple[str, ...] = ()
+    parts_by: tuple[str, ...] = ()  # device level: labels that make parts of one device's series
 
     @property
     def name(self) -> str:
@@ -233,6 +235,7 @@ def _product_signal(entry: CatalogSignal, item: Mapping[str, Any], optional_tota
         key_prefix=item.get("key_prefix", ""),
         levels=(levels["label"], {k: float(v) for k, v in levels["values"].items()}) if levels else None,
         product_of=tuple(item.get("product_of", ())),
+        parts_by=tuple(item.get("parts_by", ())),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from dataclasses import dataclass
 from urllib.parse import urljoin, urlsplit
 
@@ -53,7 +54,8 @@ async def fetch(session: aiohttp.ClientSession, target: Target, deadline_s: floa
         ) from None
     except aiohttp.ClientConnectorError as error:
         raise FetchError(
-            f"expected a connection to {target.address}, found {error.os_error}; check that the target runs"
+            f"expected a connection to {target.address}, found {_reason(error.os_error)}; "
+            "check that the target runs"
         ) from None
     except (aiohttp.ClientError, OSError, ValueError) as error:
         raise FetchError(
@@ -73,6 +75,11 @@ async def _get(session: aiohttp.ClientSession, target: Target, max_bytes: int) -
     raise FetchError(
         f"expected metrics, found more than {_MAX_REDIRECTS} redirects; give the URL they lead to"
     )
+
+
+def _reason(error: OSError) -> str:
+    """What the operating system says of it, without the call that asyncio names in its place."""
+    return os.strerror(error.errno).lower() if error.errno and error.errno > 0 else str(error)
 
 
 def _same_host(url: str, location: str) -> str:

@@ -70,7 +70,8 @@ def _endpoint_parts(engines: Sequence[TargetRecord], gateways: Sequence[TargetRe
         source = [
             index
             for index, (address, labels) in enumerate(zip(seen.rows, seen.labels, strict=True))
-            if address in by_address and (clusters is None or labels.get("cluster") in clusters)
+            if address in by_address
+            and (clusters is None or not clusters.isdisjoint(_split(labels, "cluster")))
         ]
         parts.append(Part(seen, [by_address[seen.rows[index]] for index in source], source, record.read_at))
     return parts
@@ -78,8 +79,12 @@ def _endpoint_parts(engines: Sequence[TargetRecord], gateways: Sequence[TargetRe
 
 def _clusters(record: TargetRecord) -> frozenset[str] | None:
     """The gateway's clusters that lead to the target's pool, None for all."""
-    named = record.target.labels.get("cluster")
-    return None if not named else frozenset(part.strip() for part in named.split(","))
+    return frozenset(_split(record.target.labels, "cluster")) or None
+
+
+def _split(labels: Mapping[str, str], name: str) -> list[str]:
+    """The parts of a comma-separated label."""
+    return [part.strip() for part in labels.get(name, "").split(",") if part.strip()]
 
 
 def _devices(
@@ -109,9 +114,7 @@ class _Owners:
         self._by_device: dict[str, TargetRecord] = {}
         self._by_pod: dict[str, TargetRecord] = {}
         for record in engines:
-            for device in record.target.labels.get("device", "").split(","):
-                if device.strip():
-                    self._by_device[device.strip()] = record
+            self._by_device.update(dict.fromkeys(_split(record.target.labels, "device"), record))
             self._by_pod[record.target.labels.get("pod", record.target.name)] = record
 
     def of(self, key: str, labels: Mapping[str, str]) -> tuple[str | None, str | None]:

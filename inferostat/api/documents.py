@@ -157,7 +157,7 @@ def _fleet(fleet: FleetInfo) -> Document:
         "load_factor": cells.number(fleet.load_factor),
         "clients": {name: cells.number(value) for name, value in fleet.clients.items()},
         "faults": [
-            {"text": fault.text(), "kind": fault.kind, "since": fault.since, "until": fault.until}
+            {"text": fault.text(), "kind": fault.kind, "targets": list(fault.targets), "until": fault.until}
             for fault in fleet.faults
         ],
         "replicas": [asdict(replica) for replica in fleet.replicas],

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from actuators.model import Action, Lever, LeverValue, Status
 from analyzers.model import Severity
-from inferostat.api.fleet import FleetInfo
+from inferostat.api.fleet import FaultInfo, FleetInfo
 from inferostat.api.view import ActionRecord, CycleView
 
 # a limit that follows the queue moves every cycle: only the first move after such a silence is news
@@ -54,14 +54,11 @@ def lever_value(lever: Lever, value: LeverValue) -> str:
 def _fleet(before: FleetInfo | None, now: FleetInfo | None, at: float) -> Iterator[Event]:
     if now is None:
         return
-    old = {fault.key for fault in before.faults} if before else set()
-    new = {fault.key: fault for fault in now.faults}
-    for key, fault in new.items():
-        if key not in old:
-            yield Event(at, "fault", f"fault: {fault.text()}", severity="warning", marked=True)
-    for fault in before.faults if before else ():
-        if fault.key not in new:
-            yield Event(at, "recovery", f"fault over: {fault.text()}", marked=True)
+    old = before.faults if before else ()
+    for fault in _without(now.faults, old):
+        yield Event(at, "fault", f"fault: {fault.text()}", severity="warning", marked=True)
+    for fault in _without(old, now.faults):
+        yield Event(at, "recovery", f"fault over: {fault.text()}", marked=True)
     if before is None:
         return
     if now.load_factor is not None and before.load_factor not in (None, now.load_factor):
@@ -70,6 +67,15 @@ def _fleet(before: FleetInfo | None, now: FleetInfo | None, at: float) -> Iterat
     for replica in now.replicas:
         if states.get(replica.address) != replica.state:
             yield Event(at, "replica", f"{replica.name} is {replica.state}", detail=replica.address)
+
+
+def _without(faults: Iterable[FaultInfo], others: Iterable[FaultInfo]) -> Iterator[FaultInfo]:
+    """`faults` with the targets that `others` do not have under the same name."""
+    there = {(fault.name, target) for fault in others for target in fault.targets}
+    for fault in faults:
+        left = tuple(target for target in fault.targets if (fault.name, target) not in there)
+        if left:
+            yield replace(fault, targets=left)
 
 
 def _targets(before: CycleView | None, now: CycleView) -> Iterator[Event]:

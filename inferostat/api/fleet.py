@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,22 +20,21 @@ class ReplicaInfo:
 
 @dataclass(frozen=True, slots=True)
 class FaultInfo:
-    """A fault in force. `until` (unix s) is None when only `recover` ends it."""
+    """One kind of fault in force on some replicas. `g`: times slower. `until` (unix s) None: not known."""
 
     kind: str
     targets: tuple[str, ...] = ()
     g: float | None = None
-    since: float | None = None
     until: float | None = None
 
     @property
-    def key(self) -> tuple[str, tuple[str, ...], float | None]:
-        return (self.kind, self.targets, self.g)
+    def name(self) -> str:
+        """`slow 1.7x`, `hang`."""
+        return f"{self.kind} {self.g:g}x" if self.g is not None else self.kind
 
     def text(self) -> str:
         """`slow 1.7x: engine-0, engine-1`."""
-        name = f"{self.kind} {self.g:g}x" if self.g is not None else self.kind
-        return f"{name}: {', '.join(self.targets) or 'all'}"
+        return f"{self.name}: {', '.join(self.targets)}"
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ class FleetInfo:
             ready=_whole(document.get("ready")),
             max_replicas=_whole(document.get("max_replicas")),
             loop_lag_p99_s=_number(document.get("loop_lag_p99_s")),
-            faults=tuple(_fault(item) for item in _mappings(document.get("faults"))),
+            faults=_faults(_mappings(document.get("faults"))),
             load_factor=load_factor,
             clients=dict(clients or {}),
         )
@@ -83,18 +82,18 @@ def _replica(item: Mapping[str, object]) -> ReplicaInfo:
     )
 
 
-def _fault(item: Mapping[str, object]) -> FaultInfo:
-    targets = item.get("targets", ())
-    names = (
-        (targets,) if isinstance(targets, str) else tuple(targets) if isinstance(targets, Sequence) else ()
-    )
-    return FaultInfo(
-        kind=str(item.get("kind", "?")),
-        targets=tuple(str(name) for name in names),
-        g=_number(item.get("g")),
-        since=_number(item.get("since", item.get("at"))),
-        until=_number(item.get("until")),
-    )
+def _faults(items: Sequence[Mapping[str, object]]) -> tuple[FaultInfo, ...]:
+    """The fleet lists one item per replica; the same fault on several replicas is one fault here."""
+    grouped: dict[tuple[str, float | None], FaultInfo] = {}
+    for item in items:
+        kind, g = str(item.get("kind", "?")), _number(item.get("g"))
+        for phase in ("decode", "prefill"):
+            factor = _number(item.get(f"g_{phase}"))
+            if g in (None, 1.0) and factor not in (None, 1.0):
+                kind, g = f"{kind} {phase}", factor
+        known = grouped.get((kind, g), FaultInfo(kind, (), g, _number(item.get("until"))))
+        grouped[kind, g] = replace(known, targets=(*known.targets, str(item.get("target", "?"))))
+    return tuple(grouped.values())
 
 
 def _mappings(value: object) -> tuple[Mapping[str, object], ...]:

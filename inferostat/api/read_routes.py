@@ -89,8 +89,8 @@ class ReadRoutes:
         return web.Response(text=text, content_type="text/html")
 
     async def _runbook(self, request: web.Request) -> web.Response:
-        slug, runbook = request.match_info["slug"], self._services.runbook
-        section = runbook(slug) if runbook is not None and SLUG.fullmatch(slug) else None
+        slug = request.match_info["slug"]
+        section = self._services.runbook(slug) if SLUG.fullmatch(slug) else None
         if section is None:
             raise ControlError(
                 f"expected the slug of a finding, found {slug!r}; see the list of findings", 404

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
+from analyzers.runbook import section
 from inferostat.api.auth import is_loopback
 from inferostat.api.controls import Controls, FleetControls
 from inferostat.api.state import StatusBoard
@@ -33,7 +34,7 @@ class Services:
     controls: Controls
     clock: Callable[[], float]
     fleet: FleetControls | None = None
-    runbook: Callable[[str], str | None] | None = None
+    runbook: Callable[[str], str | None] = section
 
     @property
     def page_token(self) -> str | None:

@@ -78,8 +78,8 @@ def demo(
             _levers(levers),
         )
         document = fleet.run(_in_folder(play, workdir))
-    except (ScenarioError, ChildError) as error:
-        raise fail(str(error)) from error
+    except (ScenarioError, ChildError, aiohttp.ClientError, TimeoutError) as error:
+        raise fail(str(error) or repr(error)) from error
     shown = table(f"{play.name}, seed {play.seed}, load {play.load:g}", "what", "value")
     for key, value in document.items():
         if not isinstance(value, list):
@@ -115,7 +115,7 @@ async def _play(play: Play, workdir: Path) -> dict[str, Any]:
     async with (
         embedded(play.name, workdir, play.seed, play.load) as running,
         _agent(play, running, workdir) as agent_url,
-        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=3.0)) as session,
+        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10.0)) as session,
     ):
         conductor = Conductor(play.scenario, running, session)
         watcher = Watcher(session, agent_url, (workdir / "token").read_text().strip())

@@ -6,6 +6,7 @@ from inferostat.journal.records import (
     DecisionRecord,
     Held,
     Pause,
+    Pending,
     Quarantine,
     Verification,
 )
@@ -21,6 +22,7 @@ __all__ = [
     "JournalError",
     "JournalReader",
     "Pause",
+    "Pending",
     "Quarantine",
     "Verification",
     "resolve",

@@ -8,13 +8,13 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from actuators.model import Action, LeverKey, Status
+from actuators.model import LeverKey, Status
 from inferostat.journal.records import (
-    SENT_MODE,
     ActionRecord,
     DecisionRecord,
     Held,
     Pause,
+    Pending,
     Quarantine,
     action_of,
     key_of,
@@ -68,14 +68,12 @@ class JournalReader:
             for r in rows
         )
 
-    def unfinished(self) -> tuple[Action, ...]:
-        """Actions to be sent that have no outcome, oldest first: the agent ended before it was written."""
+    def unfinished(self) -> tuple[Pending, ...]:
+        """Actions without an outcome, oldest first: the agent ended before it was written."""
         rows = self._query(
-            "SELECT * FROM actions WHERE mode = ? AND id NOT IN (SELECT action_id FROM outcomes)"
-            " ORDER BY seq",
-            (SENT_MODE,),
+            "SELECT * FROM actions WHERE id NOT IN (SELECT action_id FROM outcomes) ORDER BY seq"
         )
-        return tuple(map(action_of, rows))
+        return tuple(Pending(action_of(row), row["backend"]) for row in rows)
 
     def unverified(self) -> tuple[ActionRecord, ...]:
         """Applied actions that promised an effect and are neither judged nor undone yet, oldest first."""

@@ -13,7 +13,13 @@ from typing import Any, NamedTuple
 
 from actuators.model import Action, Direction, Expectation, Lever, LeverKey, LeverValue, Outcome, Status
 
-SENT_MODE = "act"  # of an action that is sent; in any other mode it is advice
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """An action written down whose outcome never was."""
+
+    action: Action
+    backend: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +37,7 @@ class ActionRecord:
     """An action with all that became of it. `undone_by` is the id of the action that took it back."""
 
     action: Action
-    mode: str
+    backend: str
     outcome: Outcome | None = None
     verification: Verification | None = None
     undone_by: str | None = None
@@ -92,13 +98,13 @@ def to_json(value: object) -> str:
     return json.dumps(plain(value), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
-def action_row(action: Action, mode: str, decision_id: int | None) -> tuple[object, ...]:
+def action_row(action: Action, backend: str, decision_id: int | None) -> tuple[object, ...]:
     """Values of table `actions`, in the order of its columns."""
     return (
         action.id,
         action.at,
         decision_id,
-        mode,
+        backend,
         *key_row(action.key),
         action.before,
         action.after,
@@ -142,4 +148,4 @@ def record_of(row: sqlite3.Row) -> ActionRecord:
         outcome = Outcome(row["id"], row["o_at"], Status(row["o_status"]), row["o_readback"], row["o_detail"])
     if row["v_state"] is not None:
         verification = Verification(row["id"], row["v_at"], row["v_state"], row["v_detail"])
-    return ActionRecord(action_of(row), row["mode"], outcome, verification, row["undone_by"])
+    return ActionRecord(action_of(row), row["backend"], outcome, verification, row["undone_by"])

@@ -6,16 +6,14 @@ from actuators.model import Action, LeverReading, Outcome, Status
 from actuators.values import same, show
 
 
-def resolve(action: Action, reading: LeverReading, now: float) -> Outcome:
-    """The outcome by what is there now; the action is never repeated. The reading must be a known one.
+def resolve(action: Action, reading: LeverReading, now: float) -> Outcome | None:
+    """The outcome by what is there now, or None while that is unknown. The action is never repeated.
 
     At its new value it was carried out, at its old one it was not. A lever at a third value was moved by
     someone since: whether ours was ever carried out can no longer be told and no longer matters.
     """
     if not reading.known:
-        raise ValueError(
-            f"expected a known reading of {reading.key}, found none ({reading.reason}): read again"
-        )
+        return None
     lever = action.key.lever
     if same(lever, reading.value, action.after):
         status, found = Status.APPLIED, "carried out"

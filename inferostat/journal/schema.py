@@ -29,7 +29,7 @@ CREATE TABLE decisions (
 );
 CREATE TABLE actions (
   seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, at REAL NOT NULL,
-  decision_id INTEGER REFERENCES decisions(id) ON DELETE SET NULL, mode TEXT NOT NULL,
+  decision_id INTEGER REFERENCES decisions(id) ON DELETE SET NULL, backend TEXT NOT NULL,
   lever TEXT NOT NULL, pool TEXT NOT NULL, target TEXT NOT NULL, before REAL, after REAL,
   reason TEXT NOT NULL, evidence TEXT NOT NULL, expect TEXT, undo_of TEXT
 );

@@ -11,12 +11,11 @@ from pathlib import Path
 from actuators.model import Action, LeverKey, Outcome, Status
 from actuators.values import same
 from inferostat.journal.reader import JournalReader
-from inferostat.journal.records import action_of, action_row, key_row, to_json
+from inferostat.journal.records import action_row, key_row, to_json
 from inferostat.journal.schema import JournalError, connect, explained, lock_file, move_aside
 
 DEFAULT_MAX_BYTES = 64 * 1024 * 1024
 _PRUNE_EVERY = 64  # writes between two looks at the size
-_PRUNE_TO = 0.8  # of the allowed size, so that not every look finds something to do
 _PRUNE_PARTS = 16  # one part of the rows is dropped at a time
 
 
@@ -85,29 +84,26 @@ class Journal(JournalReader):
             )
             return int(cursor.lastrowid or 0)
 
-    def begin(self, action: Action, mode: str, decision_id: int | None = None) -> None:
+    def begin(self, action: Action, backend: str, decision_id: int | None = None) -> None:
         """Write an action, before it is sent. An id that is there already is an error: do not send it."""
         with self._write("to write an action not written before") as connection:
             connection.execute(
-                "INSERT INTO actions (id, at, decision_id, mode, lever, pool, target, before, after, reason,"
-                " evidence, expect, undo_of) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                action_row(action, mode, decision_id),
+                "INSERT INTO actions (id, at, decision_id, backend, lever, pool, target, before, after,"
+                " reason, evidence, expect, undo_of) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                action_row(action, backend, decision_id),
             )
 
-    def finish(self, outcome: Outcome) -> None:
+    def finish(self, action: Action, outcome: Outcome) -> None:
         """Write the outcome of an action begun, and with it what is held from now on."""
         with self._write("to write the one outcome of an action begun") as connection:
             connection.execute(
                 "INSERT INTO outcomes VALUES (?, ?, ?, ?, ?)",
-                (outcome.action_id, outcome.at, outcome.status.value, outcome.readback, outcome.detail),
+                (action.id, outcome.at, outcome.status.value, outcome.readback, outcome.detail),
             )
             if outcome.status is Status.APPLIED:
-                row = connection.execute(
-                    "SELECT * FROM actions WHERE id = ?", (outcome.action_id,)
-                ).fetchone()
-                _hold(connection, action_of(row), outcome.at)
+                _hold(connection, action, outcome.at)
 
-    def verdict(self, action_id: str, state: str, detail: str, at: float) -> None:
+    def verify(self, action_id: str, at: float, state: str, detail: str) -> None:
         """Write what an action did; a later word replaces an earlier one."""
         with self._write("to write the verdict on an action begun") as connection:
             connection.execute(
@@ -177,10 +173,13 @@ class Journal(JournalReader):
         return (pages - free) * page_bytes
 
     def _prune(self) -> None:
-        """Drop the oldest records above the size allowed; never an action that is open, on trial or held."""
+        """Drop the oldest records above the size allowed; never an action that is open, on trial or held.
+
+        A part at a time, so that a cycle is not held up: a part of a full journal takes about 0.1 s.
+        """
         if self._size() <= self._max_bytes:
             return
-        while self._size() > self._max_bytes * _PRUNE_TO and self._drop_oldest():
+        while self._size() > self._max_bytes and self._drop_oldest():
             pass
         self._connection.execute("PRAGMA incremental_vacuum").fetchall()
 

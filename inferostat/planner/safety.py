@@ -129,7 +129,7 @@ def _admission(
     if not _available(situation, Lever.ADMISSION):
         return []
     admitted = reading.value
-    alone = not _available(situation, Lever.BREAKER)
+    alone = not _available(situation, Lever.BREAKER) or view.want is None
     floor_since = episode.at_floor_since
     floored = floor_since is not None and situation.now - floor_since >= AT_FLOOR_BEFORE_ADMISSION_S
     capacity, arrivals = situation.measure("capacity_mu"), situation.measure("attempts_rate")

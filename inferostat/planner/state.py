@@ -83,8 +83,9 @@ class PlannerState:
             action.key,
             replace(
                 memory,
-                owned=action.after is not None,
-                held=action.after,
+                # as the system spells it: some round, and some take the top of the range for "off"
+                owned=outcome.readback is not None,
+                held=outcome.readback,
                 moved_at=outcome.at,
                 trial=trial,
                 foreign=None,

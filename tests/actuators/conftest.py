@@ -102,7 +102,7 @@ async def backend(edge: Edge) -> AsyncIterator[EnvoyBackend]:
 
 @dataclass
 class FakeAdmin:
-    """Envoy's admin interface as far as the backend uses it. Accepts writes and, unless told, ignores them."""
+    """Envoy's admin interface as far as the backend uses it; accepts writes and ignores them unless told."""
 
     url: str = ""
     status: int = 200

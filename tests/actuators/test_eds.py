@@ -19,6 +19,7 @@ from actuators.model import ActuatorError
 from fleetsim.eds import EndpointFile
 
 EDITS = 200
+MEMBERS = 50
 
 WEIGHTS_PROGRAM = f"""
 import sys
@@ -38,7 +39,7 @@ import sys
 from pathlib import Path
 from fleetsim.eds import EndpointFile
 file = EndpointFile(Path(sys.argv[1]), "llm")
-for number in range({EDITS}):
+for number in range({MEMBERS}):
     file.add(2000 + number)
 """
 
@@ -55,17 +56,17 @@ def _file(path: Path) -> EndpointFile:
 
 
 def test_three_writers_lose_nothing(tmp_path: Path) -> None:
-    """Two processes that move one weight 200 times each, and the fleet's own code adding 200 endpoints."""
+    """Two processes that move one weight 200 times each, and the fleet's own code adding 50 endpoints."""
     path = tmp_path / "eds.json"
     _file(path)
     writers = [
         subprocess.Popen([sys.executable, "-c", program, str(path)])
         for program in (WEIGHTS_PROGRAM, WEIGHTS_PROGRAM, MEMBERS_PROGRAM)
     ]
-    assert [writer.wait(timeout=60) for writer in writers] == [0, 0, 0]
+    assert [writer.wait(timeout=120) for writer in writers] == [0, 0, 0]
     states = eds.read(path).states("llm")
     assert states["127.0.0.1:1000"].weight == 1 + 2 * EDITS
-    assert len(states) == 1 + EDITS
+    assert len(states) == 1 + MEMBERS
     assert sorted(item.name for item in tmp_path.iterdir()) == ["eds.json", "eds.json.lock"]
 
 

@@ -76,7 +76,7 @@ async def fleet() -> AsyncIterator[FakeFleet]:
 
 @pytest.fixture
 async def backend(fleet: FakeFleet) -> AsyncIterator[EmbeddedBackend]:
-    options = {"admin_url": fleet.url, "timeout_s": 0.5, "readback_s": 0.2}
+    options = {"admin_url": fleet.url, "timeout_s": 1.0, "readback_s": 0.2}
     built = EmbeddedBackend.from_options("fleet", options)
     yield built
     await built.close()
@@ -117,7 +117,7 @@ async def test_lost_answer_is_resolved_by_reading(fleet: FakeFleet, backend: Emb
     assert done.status is Status.APPLIED and fleet.carried_out == ["s1"]
     fleet.obeys = False
     lost = await _scale(backend, 5.0, 6.0)
-    assert lost.status is Status.FAILED and "within 0.5 s" in lost.detail
+    assert lost.status is Status.FAILED and "within 1 s" in lost.detail
 
 
 async def test_accepted_and_ignored(fleet: FakeFleet, backend: EmbeddedBackend) -> None:

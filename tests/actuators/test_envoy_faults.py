@@ -25,7 +25,7 @@ def eds_path(tmp_path: Path) -> Iterator[Path]:
 
 
 def _backend(url: str, **more: object) -> EnvoyBackend:
-    options = {"admin_url": url, "clusters": {POOL: "llm"}, "timeout_s": 1.0, "readback_s": 0.2, **more}
+    options = {"admin_url": url, "clusters": {POOL: "llm"}, "timeout_s": 5.0, "readback_s": 0.2, **more}
     return EnvoyBackend.from_options("edge", options)
 
 

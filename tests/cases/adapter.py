@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from collector.model import Frame, Histogram
+from collector.model import Frame, Histogram, SignalState
 from tests.analyzers.frames import Row, frame, target, topology
 
 CASES = Path(__file__).parents[2].parent / "shared" / "cases"
@@ -118,3 +118,32 @@ def device_frames(name: str) -> Iterator[Frame]:
         where = topology(("ep",), devices={"gpu0": "ep"})
         yield frame(at, {"ep": {"requests_running": 1.0}}, devices={"gpu0": row}, where=where)
 
+
+
+def inflight(totals: Totals, cells: Cells, seconds: float) -> tuple[Row, Row]:
+    """C39 and C40: requests in flight at the gateway, some of them waiting there."""
+    waiting = cells.get("gateway_waiting", 0.0)
+    return {}, {"active": cells["inflight_total"] - waiting, "pending": waiting}
+
+
+def aged_frames(name: str) -> Iterator[Frame]:
+    """C43: three endpoints whose samples have an age; older than a minute is stale."""
+    by_time: dict[float, dict[str, Cells]] = {}
+    with (CASES / name).open(newline="") as file:
+        for line in csv.DictReader(file):
+            cells = {key: float(value) for key, value in line.items() if key not in ("t", "endpoint")}
+            by_time.setdefault(float(line["t"]), {})[line["endpoint"]] = cells
+    for at, endpoints in by_time.items():
+        made = frame(
+            at,
+            {
+                name: {
+                    "requests_waiting": SignalState.STALE if cells["sample_age_s"] >= 60 else cells["waiting"],
+                    "requests_running": SignalState.STALE if cells["sample_age_s"] >= 60 else 1.0,
+                    "kv_cache_usage": SignalState.STALE if cells["sample_age_s"] >= 60 else cells["kv_usage"],
+                }
+                for name, cells in endpoints.items()
+            },
+            targets=tuple(target(name, scraped_at=at - cells["sample_age_s"]) for name, cells in endpoints.items()),
+        )
+        yield made

@@ -6,7 +6,7 @@ from itertools import accumulate
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collector.history import History
@@ -16,11 +16,14 @@ from tests.collector.series import Value, frame
 TOKENS = "generation_tokens"
 START = "process_start_time"
 
+# The machine may be busy: a slow example is no failure.
+unhurried = settings(deadline=None, max_examples=60)
 increments = st.lists(st.floats(0, 1e6), min_size=1, max_size=30)
 windows = st.sampled_from([5.0, 15.0, 60.0])
 unknown = st.sampled_from([s for s in SignalState if not s.usable])
 
 
+@unhurried
 @given(increments, windows, st.floats(0.5, 20.0))
 def test_a_counter_that_only_grows_has_its_true_mean_rate(
     steps: list[float], window_s: float, step_s: float
@@ -34,6 +37,7 @@ def test_a_counter_that_only_grows_has_its_true_mean_rate(
             assert 0.0 <= cell.known <= max(steps) / step_s * (1 + 1e-6) + 1e-6
 
 
+@unhurried
 @given(st.lists(st.floats(0, 1e5), min_size=3, max_size=30), st.data())
 def test_reading_the_same_scrape_again_changes_nothing(values: list[float], data: st.DataObject) -> None:
     once, again = History(), History()
@@ -57,6 +61,7 @@ def test_reading_the_same_scrape_again_changes_nothing(values: list[float], data
     )
 
 
+@unhurried
 @given(increments, st.integers(0, 29), st.floats(0, 1e6))
 def test_a_proven_restart_anywhere_adds_up_to_all_that_was_counted(
     steps: list[float], place: int, first: float
@@ -76,6 +81,7 @@ def test_a_proven_restart_anywhere_adds_up_to_all_that_was_counted(
         assert cell.known == pytest.approx(sum(steps) + first, rel=1e-9, abs=1e-3)
 
 
+@unhurried
 @given(st.lists(st.one_of(st.floats(0, 1e9), unknown), min_size=1, max_size=40), windows, st.booleans())
 def test_nothing_ever_gives_a_negative_or_infinite_rate_or_a_number_from_an_unknown_cell(
     cells: list[float | SignalState], window_s: float, route: bool
@@ -97,6 +103,7 @@ def test_nothing_ever_gives_a_negative_or_infinite_rate_or_a_number_from_an_unkn
             assert 0.0 <= mean.value <= 1e9
 
 
+@unhurried
 @given(st.lists(st.sets(st.integers(0, 12)), min_size=1, max_size=60))
 def test_rows_that_come_and_go_in_any_way_keep_their_own_numbers(presence: list[set[int]]) -> None:
     history = History(retention_s=20.0)

@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import math
 import shutil
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import Popen
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
 import yaml
-from aiohttp import web
 
 from fleetsim.children import spawn, terminate, wait_for_file
+from inferostat.embedded import FleetSetup, fleet_config
 from rules.export import FOLDER, RULE_FILES
 
 ROLES = ("engine", "gpu", "gateway")
 WINDOW_S = 10
+START_S = 30.0  # a busy machine imports slowly
 
 Json = dict[str, Any]
 
@@ -91,49 +94,77 @@ async def process(log: Path, *command: str) -> AsyncIterator[Popen[bytes]]:
             await terminate(child, 10)
 
 
+@dataclass(frozen=True)
+class Fleet:
+    """A fleet under steady load, and the folder of its files (`targets.json` is what discovery reads)."""
+
+    folder: Path
+    described: Json
+    load_url: str
+
+    async def load(self, factor: float) -> None:
+        """Offer `factor` times the scenario's rate from now on."""
+        async with (
+            aiohttp.ClientSession() as session,
+            session.put(f"{self.load_url}/load", json={"factor": factor}) as answer,
+        ):
+            assert answer.status == 200, await answer.text()
+
+
 @asynccontextmanager
-async def embedded_fleet(folder: Path) -> AsyncIterator[Path]:
-    """A fleet under steady load; yields the file its targets are discovered from."""
+async def embedded_fleet(folder: Path) -> AsyncIterator[Fleet]:
+    """Engines, exporter, Envoy and clients, each kind in its own process."""
     arguments = ("--workdir", str(folder), "--scenario", "steady")
     python = (sys.executable, "-m")
-    log = folder / "fleet.log"
-    async with process(log, *python, "fleetsim.fleet", *arguments) as fleet:
-        await wait_for_file(folder / "fleet.json", fleet, log, 20)
+    logs = folder / "fleet.log", folder / "clients.log"
+    async with process(logs[0], *python, "fleetsim.fleet", *arguments) as fleet:
+        described = json.loads(await wait_for_file(folder / "fleet.json", fleet, logs[0], START_S))
         load = ("fleetsim.clients", *arguments, "--seed", "1", "--start")
-        async with process(folder / "clients.log", *python, *load):
-            yield folder / "targets.json"
+        async with process(logs[1], *python, *load) as clients:
+            control = json.loads(await wait_for_file(folder / "clients.json", clients, logs[1], START_S))
+            yield Fleet(folder, described, control["control_url"])
 
 
 @asynccontextmanager
-async def served(body: Callable[[], bytes]) -> AsyncIterator[str]:
-    """A target on loopback whose /metrics is `body()`; yields its host:port."""
-
-    async def metrics(_: web.Request) -> web.Response:
-        return web.Response(body=body(), content_type="text/plain")
-
-    app = web.Application()
-    app.router.add_get("/metrics", metrics)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        host, port = runner.addresses[0][:2]
-        yield f"{host}:{port}"
-    finally:
-        await runner.cleanup()
+async def agent(fleet: Fleet) -> AsyncIterator[str]:
+    """The agent, which watches the fleet and moves nothing; yields its host:port."""
+    gateway = fleet.described["gateway"]
+    document = fleet_config(
+        FleetSetup(
+            admin_url=fleet.described["admin_url"],
+            gateway_admin_url=gateway["admin_url"],
+            eds_path=gateway["eds_path"],
+            cluster=gateway["cluster"],
+            pool="default",
+            max_replicas=8,
+            price_usd_per_gpu_hour=2.95,
+            client_timeout_s=10.0,
+            client_timeout_on="answer",
+            client_retries=2,
+            ready_within_s=40.0,
+            levers=frozenset(),
+        ),
+        fleet.folder,
+    )
+    config, url, log = (fleet.folder / name for name in ("inferostat.yaml", "agent.url", "agent.log"))
+    config.write_text(yaml.safe_dump(document))
+    command = ("inferostat.cli", "run", "--config", str(config), "--url-file", str(url))
+    async with process(log, sys.executable, "-m", *command) as child:
+        yield urlsplit(await wait_for_file(url, child, log, START_S)).netloc
 
 
 @asynccontextmanager
-async def prometheus(folder: Path, targets: Path, agent: str) -> AsyncIterator[Prometheus]:
-    """A Prometheus with the shipped rules that scrapes each second."""
+async def prometheus(fleet: Fleet, agent: str) -> AsyncIterator[Prometheus]:
+    """A Prometheus with the shipped rules that scrapes fleet and agent each second."""
     binary = shutil.which("prometheus")
     if binary is None:
         pytest.skip("needs prometheus (Debian package of that name)")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"
+    folder, log = fleet.folder, fleet.folder / "prometheus.log"
     config = folder / "prometheus.yaml"
-    config.write_text(yaml.safe_dump(_config(targets, agent)))
+    config.write_text(yaml.safe_dump(_config(folder / "targets.json", agent)))
     command = (
         binary,
         f"--config.file={config}",
@@ -141,10 +172,10 @@ async def prometheus(folder: Path, targets: Path, agent: str) -> AsyncIterator[P
         f"--web.listen-address={address}",
     )
     async with AsyncExitStack() as stack:
-        child = await stack.enter_async_context(process(folder / "prometheus.log", *command))
+        child = await stack.enter_async_context(process(log, *command))
         session = await stack.enter_async_context(aiohttp.ClientSession())
         client = Prometheus(f"http://{address}", session)
-        await _until_ready(client, child, folder / "prometheus.log")
+        await _until_ready(client, child, log)
         yield client
 
 
@@ -166,7 +197,7 @@ def _config(targets: Path, agent: str) -> Json:
 
 
 async def _until_ready(client: Prometheus, child: Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + START_S
     while not await client.ready():
         if child.poll() is not None or time.monotonic() > deadline:
             raise AssertionError(f"expected Prometheus to be ready, found:\n{log.read_text()[-2000:]}")

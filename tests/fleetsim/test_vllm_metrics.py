@@ -8,7 +8,7 @@ from fleetsim.engine import Engine, Sequence
 from fleetsim.timing import load_profile
 from fleetsim.vllm_metrics import EngineMetrics
 
-LIVE = Path(__file__).parents[2].parent / "shared" / "live" / "vllm-0.32-busy.prom"
+LIVE = Path(__file__).parents[1] / "fixtures" / "live" / "vllm-0.32-busy.prom"
 LABELS = {"engine": "0", "model_name": "m"}
 
 
@@ -87,8 +87,6 @@ def test_gauges_move_only_with_a_step() -> None:
     assert 0 < value(metrics, "vllm:kv_cache_usage_perc") < 0.01
 
 
-@pytest.mark.shared
-@pytest.mark.skipif(not LIVE.exists(), reason="the recorded bodies are not beside the project")
 def test_every_family_is_one_of_the_real_servers_with_its_type_labels_and_buckets() -> None:
     def shapes(body: str) -> dict[str, tuple[str, set[str], set[str]]]:
         return {

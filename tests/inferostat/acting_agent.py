@@ -21,16 +21,18 @@ FIRST_VALUE = 1000
 async def main(path: Path, admin_url: str, actions: int) -> None:
     backend = EnvoyBackend.from_options("edge", {"admin_url": admin_url, "clusters": {"default": "llm"}})
     journal = Journal.start(path, 0.0)
-    for action in journal.unfinished():
-        (reading,) = await backend.read((action.key,))
-        journal.finish(resolve(action, reading, 0.0))
+    for pending in journal.unfinished():
+        (reading,) = await backend.read((pending.action.key,))
+        outcome = resolve(pending.action, reading, 0.0)
+        if outcome is not None:
+            journal.finish(pending.action, outcome)
     number = len(journal.actions(1_000_000))
     print("acting", flush=True)
     for _ in range(actions):
         (reading,) = await backend.read((KEY,))
         action = Action(f"a{number}", 0.0, KEY, reading.value, float(FIRST_VALUE + number), "test")
-        journal.begin(action, "act")
-        journal.finish(await backend.apply(action, 0.0))
+        journal.begin(action, "edge")
+        journal.finish(action, await backend.apply(action, 0.0))
         number += 1
     journal.close()
     await backend.close()

@@ -373,7 +373,7 @@ class Incident:
         ]
         if n > FAULT_FROM + 30:
             replicas.append(ReplicaInfo("engine-4", "127.0.0.1:9099", "warming", at - 4, 1.0, "b1"))
-        fault = FaultInfo("slow", self.names, 1.7, self.start + FAULT_FROM, self.start + FAULT_TO)
+        fault = FaultInfo("slow", self.names, 1.7, self.start + FAULT_TO)
         return FleetInfo(
             tuple(replicas), len(self.names), len(self.names), 8, 0.004, (fault,) if active else (), 1.0
         )

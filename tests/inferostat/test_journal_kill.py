@@ -1,6 +1,6 @@
 """kill -9 of an agent while it acts on the real Envoy: no action is lost, none is carried out twice.
 
-Every write on its way to Envoy is counted by a forwarder in front of the admin interface, which also kills, at
+Every write on its way to Envoy is counted by a forwarder in front of the admin interface. It also kills, at
 the worst moments: when a write has left the agent but not reached Envoy, and when Envoy has it but the agent
 not the answer. The other kills are at random. INFEROSTAT_KILLS is their number in all (5 unless set).
 """
@@ -111,7 +111,6 @@ async def test_no_action_lost_and_none_doubled(gateway: Gateway, tmp_path: Path)
     held = journal.held()
     assert journal.recovered is None and journal.unfinished() == ()
     journal.close()
-    assert len(records) > KILLS
 
     assert max(Counter(forwarder.written).values()) == 1, "nothing is carried out twice"
     carried_out = set(forwarder.written)

@@ -45,7 +45,7 @@ def families(registry: CollectorRegistry) -> dict[str, tuple[str, set[str]]]:
 
 
 def documented() -> Mapping[str, tuple[str, set[str]]]:
-    rows = re.findall(r"^\| `(inferostat_\w+)` \| (\w+) \| ([^|]*) \|", DOCUMENT.read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| `(inferostat_\w+)` \| (\w+) \|([^|]*)\|", DOCUMENT.read_text(), re.MULTILINE)
     return {name: (kind, set(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows}
 
 

@@ -208,25 +208,38 @@ function axes(g, spec, width, top, from, to, x, y, color) {
   }
 }
 
-/** Shaded from each fault to its end. */
+/** Shaded from each fault to its end; where faults overlap the shade is the same. */
 function bands(g, events, from, to, x, color) {
-  const open = new Map();
-  const subject = (event) => event.title.slice(event.title.indexOf(":") + 1);
-  const shade = (start, end) => {
-    if (end < from || start > to) return;
-    g.fillStyle = color("--c-amber");
-    g.globalAlpha = 0.11;
-    g.fillRect(x(Math.max(from, start)), PAD.top, x(Math.min(to, end)) - x(Math.max(from, start)), HEIGHT - PAD.top - PAD.bottom);
-    g.globalAlpha = 1;
-  };
-  for (const event of events.toReversed()) {
-    if (event.kind === "fault" && event.title.startsWith("fault:")) open.set(subject(event), event.at);
-    if (event.kind === "recovery" && open.has(subject(event))) {
-      shade(open.get(subject(event)), event.at);
-      open.delete(subject(event));
+  g.fillStyle = color("--c-amber");
+  g.globalAlpha = 0.11;
+  for (const [start, end] of faultTimes(events, to)) {
+    if (end < from) continue;
+    const left = x(Math.max(from, start));
+    g.fillRect(left, PAD.top, x(Math.min(to, end)) - left, HEIGHT - PAD.top - PAD.bottom);
+  }
+  g.globalAlpha = 1;
+}
+
+/** Times with any fault in force, in order and apart, from titles such as `fault over: slow 1.7x: engine-0, engine-1`. */
+export function faultTimes(events, now) {
+  const open = new Set();
+  const times = [];
+  let start = null;
+  for (const event of [...events].reverse()) {
+    const [what, name, targets] = event.title.split(": ");
+    if (targets === undefined || (what !== "fault" && what !== "fault over")) continue;
+    for (const target of targets.split(", ")) {
+      if (what === "fault") open.add(`${name}: ${target}`);
+      else open.delete(`${name}: ${target}`);
+    }
+    if (start === null && open.size > 0) start = event.at;
+    if (start !== null && open.size === 0) {
+      times.push([start, event.at]);
+      start = null;
     }
   }
-  for (const start of open.values()) shade(start, to);
+  if (start !== null) times.push([start, now]);
+  return times;
 }
 
 function marks(g, events, from, to, x, color) {

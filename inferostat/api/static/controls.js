@@ -1,6 +1,7 @@
 // What a visitor may do: pause and resume, and in the embedded fleet break things and watch.
 
 import { el, follow, setText } from "./dom.js";
+import { number } from "./format.js";
 
 const FAULT_S = 45;
 const token = document.querySelector('meta[name="control-token"]')?.content ?? null;
@@ -62,6 +63,14 @@ async function breakIt(fault) {
   setText(answer, error ? `Not done: ${error}` : `Done: ${fault.label}${whom}. Watch the charts.`);
 }
 
+/** What the load generator measured, beside what the agent believes: the two should agree. */
+function clientsText(clients) {
+  const told = [["offered_rps", "offered"], ["attempts_rps", "attempts"], ["goodput_rps", "goodput"]]
+    .filter(([name]) => typeof clients[name] === "number")
+    .map(([name, label]) => `${label} ${number(clients[name])}/s`);
+  return told.length ? `The clients themselves measured in the last 10 s: ${told.join(", ")}.` : "";
+}
+
 export function showControls(status) {
   latest = status;
   const pause = document.getElementById("pause");
@@ -70,6 +79,7 @@ export function showControls(status) {
   const place = document.getElementById("faults");
   if (place === null || status.fleet === null) return;
   const fleet = status.fleet;
+  setText(document.getElementById("clients"), clientsText(fleet.clients));
   const chips = fleet.faults.map((f) => ({ text: f.text, left: f.until ? Math.max(0, Math.round(f.until - status.now)) : null }));
   if (fleet.load_factor !== null && fleet.load_factor !== 1) chips.push({ text: `load ×${fleet.load_factor}`, left: null });
   follow(place, chips, (chip) => chip.text, (chip) =>

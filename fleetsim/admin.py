@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from fleetsim.children import ChildError
 from fleetsim.gateway import Gateway
 from fleetsim.pool import POOL, Pool, UnknownReplica
 from fleetsim.scenario import Fault
@@ -125,8 +126,10 @@ class AdminApi:
         try:
             body = json.loads(await request.read() or b"{}")
             if not isinstance(body, dict):
-                raise TypeError("expected a JSON object, found something else")
+                raise TypeError("expected a JSON object, found something else: send an object")
             request_id = body.pop("request_id", None)
+            if not isinstance(request_id, str | None):
+                raise TypeError("expected request_id to be a string, found something else: send a string")
             command = model.model_validate(body)
         except (ValidationError, ValueError, TypeError) as error:
             return web.json_response({"error": str(error)}, status=400)
@@ -139,6 +142,8 @@ class AdminApi:
             status, answer = await act(command)
         except UnknownReplica as error:
             status, answer = 404, {"error": str(error)}
+        except ChildError as error:
+            status, answer = 500, {"error": str(error)}
         self._calls.append({**entry, "status": status})
         if request_id is not None and status == 200:
             self._answered[request_id] = status, answer

@@ -30,12 +30,17 @@ class ClientStats:
     def _add(self, what: str) -> None:
         self._totals[what] += 1
         self._recent.append((self._clock(), what))
+        self._forget()
+
+    def _forget(self) -> None:
+        oldest = self._clock() - WINDOW_S
+        while self._recent and self._recent[0][0] < oldest:
+            self._recent.popleft()
 
     def summary(self) -> dict[str, Any]:
         """Rates per second over the window, amplification null while nothing was offered."""
         now = self._clock()
-        while self._recent and self._recent[0][0] < now - WINDOW_S:
-            self._recent.popleft()
+        self._forget()
         recent = Counter(what for _, what in self._recent)
         span = min(WINDOW_S, now) if now > 0 else WINDOW_S
         first = recent["first_attempts"]

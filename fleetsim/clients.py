@@ -165,7 +165,7 @@ async def running_clients(
     rate_rps = load * float(fleet["capacity_rps"])
     log_path = workdir / "clients.jsonl"
     connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=60)
-    with log_path.open("w") as log:
+    with log_path.open("w", buffering=1) as log:
         async with aiohttp.ClientSession(connector=connector) as session:
             clients = Clients(
                 scenario, session, url=fleet["gateway"]["url"], rate_rps=rate_rps, seed=seed, log=log

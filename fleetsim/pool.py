@@ -17,7 +17,6 @@ from fleetsim.timing import HEALTHY
 
 POOL = "default"
 DRAIN_DEADLINE_S = 120.0
-LISTED = frozenset({ReplicaState.WARMING, ReplicaState.READY, ReplicaState.DRAINING})
 
 
 class UnknownReplica(LookupError):
@@ -147,7 +146,7 @@ class Pool:
                 },
             }
             for r in self.replicas
-            if r.state in LISTED
+            if r.state in ALLOCATED
         ]
         replace_json(self._targets_path, engines + self.other_targets)
 

@@ -96,8 +96,10 @@ class Replica:
             self._bound = bind_loopback(self.port)
             self.port = self._bound.getsockname()[1]
         self.move(ReplicaState.WARMING)
+        server = EngineServer(
+            self._profile, self._options
+        )  # the process starts now and serves once it is warm
         await asyncio.sleep(cold_start_s)
-        server = EngineServer(self._profile, self._options)
         bound, self._bound = self._bound, None
         await server.start(bound)
         server.degrade(self.degradation)

@@ -117,7 +117,7 @@ class EngineMetrics:
             "num_gpu_blocks": str(profile.num_blocks),
             "kv_cache_size_tokens": str(profile.num_blocks * profile.block_size),
             "cache_dtype": "auto",
-            "enable_prefix_caching": "False",
+            "enable_prefix_caching": "True",
             "gpu_memory_utilization": "0.9",
             "num_cpu_blocks": "None",
         }

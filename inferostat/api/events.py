@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from actuators.model import Action, Lever, LeverValue, Status
@@ -106,9 +106,10 @@ def _actions(now: CycleView, records: Sequence[ActionRecord]) -> Iterator[Event]
     if now.decision is None:
         return
     outcomes = {outcome.action_id: outcome for outcome in now.outcomes}
+    names = {endpoint.address: name for name, endpoint in now.frame.topology.endpoints.items()}
     for action in now.decision.actions:
         outcome = outcomes.get(action.id)
-        title = _action_title(action)
+        title = _action_title(action, names)
         if outcome is not None and outcome.status not in (Status.APPLIED, Status.ADVISED):
             yield Event(now.at, "outcome", f"{title}: {outcome.status}", outcome.detail, "warning")
         elif _is_news(action, records):
@@ -121,7 +122,7 @@ def _actions(now: CycleView, records: Sequence[ActionRecord]) -> Iterator[Event]
         yield Event(
             now.at,
             "verdict",
-            f"{verdict.state}: {_titles(records, verdict.action_id)}",
+            f"{verdict.state}: {_titles(records, verdict.action_id, names)}",
             verdict.detail,
             severity,
         )
@@ -134,15 +135,15 @@ def _is_news(action: Action, records: Sequence[ActionRecord]) -> bool:
     return last is None or action.at - last > FOLLOW_UP_S
 
 
-def _action_title(action: Action) -> str:
+def _action_title(action: Action, names: Mapping[str, str]) -> str:
     lever = action.key.lever
     verb = "undo " if action.undo_of is not None else ""
     return (
-        f"{verb}{NAMES.get(lever, lever.value)} of {action.key.target}: "
+        f"{verb}{NAMES.get(lever, lever.value)} of {names.get(action.key.target, action.key.target)}: "
         f"{lever_value(lever, action.before)} → {lever_value(lever, action.after)}"
     )
 
 
-def _titles(records: Sequence[ActionRecord], action_id: str) -> str:
+def _titles(records: Sequence[ActionRecord], action_id: str, names: Mapping[str, str]) -> str:
     found = next((record.action for record in records if record.action.id == action_id), None)
-    return action_id if found is None else _action_title(found)
+    return action_id if found is None else _action_title(found, names)

@@ -12,8 +12,8 @@ from dashboards.export import export as export_dashboards
 from inferostat.cli.output import fail, told
 from rules.export import export as export_rules
 
-dashboards_app = typer.Typer(help="The Grafana dashboard.", no_args_is_help=True)
-rules_app = typer.Typer(help="Recording and alerting rules, and Alertmanager inhibition.", no_args_is_help=True)
+dashboards_app = typer.Typer(help="The Grafana dashboard.", no_args_is_help=True, rich_markup_mode=None)
+rules_app = typer.Typer(help="Recording and alerting rules, and Alertmanager inhibition.", no_args_is_help=True, rich_markup_mode=None)
 
 Directory = Annotated[Path, typer.Argument(help="Where to write; made if it is not there.")]
 As = Annotated[str | None, typer.Option("--as", help="`kubernetes`: as objects to apply.")]

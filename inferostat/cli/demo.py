@@ -30,7 +30,7 @@ from inferostat.cli.timeline import Entry, Watcher, action_entries
 from inferostat.embedded import fleet_config
 from inferostat.journal import JournalReader
 
-AGENT_UP_S = 20.0
+AGENT_UP_S = 60.0
 AGENT_GRACE_S = 10.0
 
 

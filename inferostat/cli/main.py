@@ -1,31 +1,62 @@
-"""The command line: one module a command."""
+"""The command line: one module a command, imported only when its command is called."""
 
 from __future__ import annotations
 
 import logging
+from importlib import import_module
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from inferostat import VERSION
-from inferostat.cli import bundle, demo, diagnose, explain, history, once, run, signals
+
+# command -> where it lives; a Typer application there is a group of commands
+COMMANDS = {
+    "run": "inferostat.cli.run:run",
+    "demo": "inferostat.cli.demo:demo",
+    "once": "inferostat.cli.once:once",
+    "signals": "inferostat.cli.signals:signals",
+    "diagnose": "inferostat.cli.diagnose:diagnose",
+    "actions": "inferostat.cli.history:actions",
+    "pause": "inferostat.cli.history:pause",
+    "resume": "inferostat.cli.history:resume",
+    "explain": "inferostat.cli.explain:explain",
+    "dashboards": "inferostat.cli.bundle:dashboards_app",
+    "rules": "inferostat.cli.bundle:rules_app",
+}
+
+
+class LazyGroup(TyperGroup):
+    """Knows its commands by name; `pause` must not wait for the statistics that `diagnose` needs."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        place = COMMANDS.get(cmd_name)
+        if place is None:
+            return None
+        module, _, attribute = place.partition(":")
+        found = getattr(import_module(module), attribute)
+        if not isinstance(found, typer.Typer):
+            single = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None)
+            single.command(cmd_name)(found)
+            found = single
+        command = get_command(found)
+        command.name = cmd_name
+        return command
+
 
 app = typer.Typer(
+    cls=LazyGroup,
     help="A thermostat for LLM inference fleets: senses, diagnoses, and moves the levers it was given.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(run.run)
-app.command()(demo.demo)
-app.command()(once.once)
-app.command()(signals.signals)
-app.command()(diagnose.diagnose)
-app.command()(history.actions)
-app.command()(history.pause)
-app.command()(history.resume)
-app.command()(explain.explain)
-app.add_typer(bundle.dashboards_app, name="dashboards")
-app.add_typer(bundle.rules_app, name="rules")
 
 
 @app.callback(invoke_without_command=True)

@@ -16,6 +16,7 @@ from collector.sources.targets import TargetError, target
 from inferostat.cli import fleet
 from inferostat.cli.output import FINE, PARTIAL, UNREACHABLE, Format, Output, emit, fail, table
 
+_SCHEMES = ("http://", "https://")
 DEADLINE_S = 10.0
 LARGEST_BODY_BYTES = 64 * 1024 * 1024
 
@@ -41,12 +42,13 @@ async def _read(name: str, product: str | None) -> dict[str, Any]:
         body, content_type = await _body(name)
     except (FetchError, OSError) as error:
         return {"target": name, "engine": None, "error": str(error), "signals": {}, "series": [], "parse_errors": [], "warnings": []}
-    reading = TargetReader(product).read(body, content_type)
+    whole = not name.startswith(_SCHEMES)  # a file is complete, whatever its last line ends in
+    reading = TargetReader(product).read(body, content_type, complete=whole)
     return {**reading_document(name, reading), "error": reading.error}
 
 
 async def _body(name: str) -> tuple[bytes, str | None]:
-    if not name.startswith(("http://", "https://")):
+    if not name.startswith(_SCHEMES):
         return await asyncio.to_thread(Path(name).read_bytes), None
     try:
         found = target(name)

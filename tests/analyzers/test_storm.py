@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from analyzers import storm
 from analyzers.model import Analysis, ClientBehaviour, PoolSettings, Scope, ScopeKind
 from tests.analyzers.fleet_model import Fleet
 from tests.analyzers.frames import Loop, frame, slugs, topology
@@ -16,7 +17,7 @@ FIRST_TOKEN = PoolSettings(client=ClientBehaviour(5, "first_token", 2))
 
 
 def run(fleet: Fleet, seconds: int, settings: PoolSettings) -> list[Analysis]:
-    loop = Loop(settings=settings)
+    loop = Loop(settings=settings, only=storm.analyze)
     return [loop.tick(made) for made in fleet.frames(seconds)]
 
 
@@ -30,16 +31,17 @@ def slow(t: float, engine: str) -> float:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("whole_answer", [True, False])
-def test_incipient_within_ten_seconds_of_the_fault_and_collapse_later(seed: int, whole_answer: bool) -> None:
+def test_incipient_before_the_first_client_gives_up_and_collapse_later(seed: int, whole_answer: bool) -> None:
     fleet = Fleet(
         rate=lambda t: 0.8 * CAPACITY, slowness=slow, seed=seed, on_answer=whole_answer, aborts=whole_answer,
         timeout_s=10 if whole_answer else 5,
     )
     analyses = run(fleet, 75, WHOLE_ANSWER if whole_answer else FIRST_TOKEN)
     warned = first(analyses, "retry-storm-incipient")
-    assert warned is not None and 30 < warned <= 40
-    storm, collapsed = first(analyses, "retry-storm"), first(analyses, "retry-storm-collapsed")
-    assert storm is not None and collapsed is not None and warned < storm < collapsed
+    assert warned is not None and 30 < warned <= 42
+    assert analyses[int(warned) - 1].measure("fail_share", POOL) == 0.0  # before a client has given up
+    looping, collapsed = first(analyses, "retry-storm"), first(analyses, "retry-storm-collapsed")
+    assert looping is not None and collapsed is not None and warned < looping < collapsed
     assert analyses[-1].find("retry-storm-collapsed")
     amplification = analyses[-1].measure("amplification", POOL)
     assert amplification is not None and 2 < amplification <= 3.4

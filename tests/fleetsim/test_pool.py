@@ -152,7 +152,7 @@ async def test_crash_refuses_connections_until_recovered_and_warm(
     with pytest.raises(aiohttp.ClientConnectionError):
         await session.get(f"http://{replica.address}/health")
     assert replica.address in endpoints(tmp_path)  # taking it out is the operator's business
-    assert "engine-0" not in listed(tmp_path)
+    assert listed(tmp_path)["engine-0"]["__state__"] == "crashed"
     assert replica.reading(1.0).xid == 94
     _, fleet = await call(session, "GET", f"{admin}/fleet")
     assert fleet["faults"] == [{"kind": "crash", "target": "engine-0", "xid": 94}]
@@ -224,8 +224,9 @@ async def test_unknown_replicas_and_bad_bodies(admin: str, session: aiohttp.Clie
         0
     ] == 404
     assert (await call(session, "POST", f"{admin}/faults", {"kind": "melt"}))[0] == 400
-    async with session.post(f"{admin}/faults", data=b"{") as answer:
-        assert answer.status == 400
+    for body in (b"{", b"[]", b'{"kind": "hang", "request_id": []}'):
+        async with session.post(f"{admin}/faults", data=body) as answer:
+            assert answer.status == 400
 
 
 async def test_fleet_document_and_transitions(pool: Pool, admin: str, session: aiohttp.ClientSession) -> None:

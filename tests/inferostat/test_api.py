@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -196,3 +197,11 @@ async def test_page_needs_nothing_from_elsewhere(client: Client) -> None:
     text = await (await client.get("/")).text()
     assert "http://" not in text and "https://" not in text
     assert TOKEN in text
+
+
+def test_no_file_of_the_page_parses_markup_from_data() -> None:
+    static = Path(__file__).parents[2] / "inferostat" / "api" / "static"
+    for path in static.glob("*.js"):
+        source = path.read_text()
+        for forbidden in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("):
+            assert forbidden not in source, f"{path.name} uses {forbidden}"

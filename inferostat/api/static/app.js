@@ -3,10 +3,11 @@
 import { Charts } from "./charts.js";
 import { prepareControls, showControls } from "./controls.js";
 import { el, setAttribute, setText } from "./dom.js";
+import { showFindings } from "./findings.js";
 import { showFleet } from "./fleet.js";
 import { ago } from "./format.js";
 import { showNumbers } from "./numbers.js";
-import { cycleText, showActions, showDecision, showFindings, showSources, showTimeline } from "./panels.js";
+import { cycleText, showActions, showDecision, showSources, showTimeline } from "./panels.js";
 
 const PERIOD_MS = 1000;
 const TIMEOUT_MS = 5000;

@@ -106,7 +106,8 @@ class Chart {
     if (known.length === 0) {
       g.fillStyle = color("--muted");
       g.textAlign = "center";
-      g.fillText("nothing known in this window", (PAD.left + width) / 2, HEIGHT / 2);
+      const limits = this.spec.lines.every((line) => line.step);
+      g.fillText(limits ? "no limit in this window" : "nothing known in this window", (PAD.left + width) / 2, HEIGHT / 2);
     }
     const index = cursor === null ? at.length - 1 : nearest(at, cursor);
     this.describe(lines, index, cursor, at, events, x, g, color);

@@ -58,9 +58,15 @@ function buildRow({ row, findings, most }) {
 }
 
 function statePill(row) {
-  const slow = row.slowness !== null && row.slowness > 1.001 ? ` · ${number(row.slowness)}× slower` : "";
-  return el("span", { class: "pill", "data-state": row.state, title: row.error ?? undefined },
+  const isSlow = row.slowness !== null && row.slowness > 1.001;
+  const slow = isSlow ? ` · ${number(row.slowness)}× slower` : "";
+  return el("span", { class: "pill", "data-state": row.state, "data-slow": isSlow, title: row.error ?? undefined },
     `${STATE_NAMES[row.state] ?? row.state}${slow}`);
+}
+
+/** address -> name: levers act on addresses, people know names. */
+export function names(status) {
+  return new Map(status.endpoints.map((row) => [row.address, row.name]));
 }
 
 export function badge(text, severity) {

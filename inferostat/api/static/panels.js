@@ -1,8 +1,8 @@
-// Findings, decision, actions, timeline and sources.
+// Decision, actions, timeline and sources.
 
 import { el, follow, setText } from "./dom.js";
-import { badge } from "./fleet.js";
-import { ago, clock, duration, inUnit, leverValue, LEVER_NAMES, number } from "./format.js";
+import { names } from "./fleet.js";
+import { ago, clock, duration, leverValue, LEVER_NAMES, number } from "./format.js";
 
 const byId = (id) => document.getElementById(id);
 const RUN_GAP_S = 15;
@@ -11,36 +11,12 @@ const VERDICT_MARKS = { verified: "✓", ineffective: "↩", inconclusive: "?", 
 const EVENT_MARKS = { fault: "⚡", recovery: "○", replica: "▣", finding: "!", cleared: "✓", action: "⚙", outcome: "✗",
   verdict: "⚖", target: "⌁", control: "‖" };
 
-export function showFindings(status) {
-  const findings = status.findings;
-  const pressing = findings.filter((finding) => finding.severity !== "info").length;
-  setText(byId("findings-note"), pressing ? `${pressing} to look at` : "nothing to look at");
-  const items = findings.length ? findings : [{ id: "none" }];
-  follow(byId("findings"), items, (item) => `${item.slug}|${item.scope}`, (item) =>
-    item.slug ? finding(item) : el("p", { class: "muted empty" }, "No findings: nothing unusual is seen."));
-}
-
-function finding(item) {
-  const rows = item.evidence.map((e) => el("tr", {},
-    el("th", { scope: "row" }, e.signal),
-    el("td", { class: "n" }, e.observed === null ? "unknown" : inUnit(e.observed, e.unit === "ratio" ? "" : e.unit)),
-    el("td", { class: "n muted" }, e.expected === null ? "" : inUnit(e.expected, e.unit === "ratio" ? "" : e.unit)),
-    el("td", {}, e.why)));
-  const advice = item.advice.map((a) => el("li", {}, el("span", { class: "tag" }, a.optimisation), ` ${a.text}`));
-  return el("details", { class: "finding", "data-severity": item.severity, open: item.severity === "critical" },
-    el("summary", {}, badge(item.severity, item.severity), el("strong", {}, item.slug),
-      el("span", { class: "scope" }, item.scope), el("span", { class: "finding-text" }, item.summary),
-      el("span", { class: "muted small" }, `since ${clock(item.since)} · ${number(item.confidence * 100)} % sure · layer ${item.layer}`)),
-    rows.length ? el("table", { class: "evidence" }, el("thead", {}, el("tr", {}, ...["signal", "observed", "expected", "why"].map(
-      (name, i) => el("th", { scope: "col", class: i === 1 || i === 2 ? "n" : null }, name)))), el("tbody", {}, ...rows)) : null,
-    advice.length ? el("ul", { class: "advice" }, ...advice) : null,
-    el("p", { class: "small" }, el("a", { href: `/runbook/${encodeURIComponent(item.slug)}` }, `Runbook ${item.code}`)));
-}
-
 export function showDecision(status) {
   const decision = status.decision;
   setText(byId("decision-note"), decision ? `of ${clock(decision.at)}` : "");
-  const considered = (decision?.considered ?? []).map((item) => ({ ...item, when: "now" }));
+  const known = names(status);
+  const named = (item, when) => ({ ...item, when, whom: known.get(item.target) ?? item.target });
+  const considered = (decision?.considered ?? []).map((item) => named(item, "now"));
   const now = new Set(considered.map((item) => `${item.lever}|${item.target}`));
   const earlier = [];
   for (const past of status.decisions) {
@@ -48,7 +24,7 @@ export function showDecision(status) {
       const key = `${item.lever}|${item.target}`;
       if (now.has(key) || past.at === decision?.at) continue;
       now.add(key);
-      earlier.push({ ...item, when: clock(past.at) });
+      earlier.push(named(item, clock(past.at)));
     }
   }
   const items = [...considered, ...earlier.slice(0, 6)];
@@ -62,13 +38,14 @@ function consideration(item) {
     el("span", { class: "step-name" }, step.name), el("b", {}, leverValue(item.lever, step.value)),
     el("span", { class: "muted" }, step.reason)));
   return el("article", { class: "consideration", "data-when": item.when === "now" ? "now" : "earlier" },
-    el("h3", {}, `${LEVER_NAMES[item.lever] ?? item.lever} `, el("span", { class: "scope" }, item.target),
+    el("h3", {}, `${LEVER_NAMES[item.lever] ?? item.lever} `, el("span", { class: "scope" }, item.whom),
       item.when === "now" ? null : el("span", { class: "muted small" }, ` at ${item.when}`)),
     el("p", { class: "result" }, item.result), el("ol", { class: "steps" }, ...steps));
 }
 
 export function showActions(status) {
-  const runs = groupRuns(status.actions);
+  const known = names(status);
+  const runs = groupRuns(status.actions).map((run) => ({ ...run, whom: known.get(run.newest.target) ?? run.newest.target }));
   byId("actions-empty").hidden = runs.length > 0;
   follow(byId("actions"), runs, (run) => run.first, (run) => actionRow(run));
 }
@@ -90,14 +67,14 @@ function groupRuns(actions) {
   return runs.map((run) => ({ ...run, first: run.oldest.id }));
 }
 
-function actionRow({ newest, oldest, moves, verdict }) {
+function actionRow({ newest, oldest, moves, verdict, whom }) {
   const undo = newest.undo_of ? "undo: " : "";
   const moved = `${undo}${leverValue(newest.lever, oldest.before)} → ${leverValue(newest.lever, newest.after)}`;
   const outcome = newest.outcome;
   return el("tr", {},
     el("td", { class: "small nowrap", "data-label": "Time" }, clock(newest.at)),
     el("td", { "data-label": "Action" }, el("strong", {}, LEVER_NAMES[newest.lever] ?? newest.lever), " ",
-      el("span", { class: "scope" }, newest.target), " ", el("b", { class: "nowrap" }, moved),
+      el("span", { class: "scope" }, whom), " ", el("b", { class: "nowrap" }, moved),
       moves > 1 ? el("span", { class: "muted small" }, ` in ${moves} moves`) : null,
       el("p", { class: "muted small" }, oldest.reason)),
     el("td", { "data-label": "Outcome" }, outcome

@@ -230,3 +230,11 @@ def test_a_fault_that_spreads_is_news_only_where_it_is_new() -> None:
         "fault: slow 1.7x: engine-2",
         "fault over: slow 1.7x: engine-0",
     ]
+
+
+def test_records_of_an_earlier_run_come_first_and_keep_their_fate() -> None:
+    earlier = board_after(FAULT_FROM + 12).records
+    board = StatusBoard("1", "act")
+    board.remember(earlier)
+    assert board.records == earlier
+    assert all(record.outcome is not None for record in board.records)

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -18,11 +18,13 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 
+from analyzers.model import Finding, Layer, Scope, ScopeKind, Severity
+from collector.model import Pool
 from inferostat.api.controls import FaultOrder, LoadOrder
 from inferostat.api.server import StatusServer
 from inferostat.api.state import Pause, StatusBoard
 from tests.inferostat.api_fakes import FakeControls, board_after, services
-from tests.inferostat.incident import FAULT_FROM, FAULT_TO, HOSTILE, START, Incident
+from tests.inferostat.incident import FAULT_FROM, FAULT_TO, HOSTILE, POOL, START, Incident
 
 CHROMIUM, CHROMEDRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 STORM = FAULT_FROM + 35
@@ -290,3 +292,44 @@ def test_the_page_can_be_used_without_seeing_it(browser: webdriver.Chrome) -> No
         assert browser.execute_script(dangling) == 0
         assert browser.find_element(By.ID, "announce").get_attribute("textContent") == "critical: Retry storm"
         assert len(browser.find_elements(By.TAG_NAME, "h1")) == 1
+
+
+def test_one_finding_on_many_endpoints_is_one_card(browser: webdriver.Chrome) -> None:
+    board, view = StatusBoard("1", "act", embedded=True), Incident().cycle(0)
+    board.configured("act")
+    found = tuple(
+        Finding("saturated", "IS0101", Severity.WARNING, Scope(ScopeKind.ENDPOINT, f"engine-{i}"), START, 0.9,
+                f"engine-{i} is at its batch limit", Layer.QUEUE)
+        for i in range(4)
+    )  # fmt: skip
+    board.publish(replace(view, analysis=replace(view.analysis, findings=found)))
+    with serving(board, START) as served:
+        opened(browser, served)
+        cards = browser.find_elements(By.CSS_SELECTOR, "#findings details")
+        assert [card.find_element(By.TAG_NAME, "strong").text for card in cards] == ["saturated × 4"]
+        assert "engine-0, engine-1, engine-2, engine-3" in cards[0].text
+        assert text(browser, "#findings-note") == "1 to look at"
+
+
+def test_pools_can_be_chosen(browser: webdriver.Chrome) -> None:
+    board, view = StatusBoard("1", "act", embedded=True), Incident().cycle(0)
+    board.configured("act")
+    topology = view.frame.topology
+    first = topology.endpoints["engine-0"]
+    both = replace(
+        topology,
+        pools={POOL: Pool(POOL, ("engine-1", "engine-2", "engine-3")), "batch": Pool("batch", ("engine-0",))},
+        endpoints={**topology.endpoints, "engine-0": replace(first, pool="batch")},
+    )
+    board.publish(replace(view, frame=replace(view.frame, topology=both)))
+    with serving(board, START) as served:
+        opened(browser, served)
+        assert len(rows(browser)) == 3
+        buttons = browser.find_elements(By.CSS_SELECTOR, "#pools button")
+        assert [button.text for button in buttons] == [POOL, "batch"]
+        buttons[1].click()
+        eventually(
+            lambda: [row.find_element(By.CSS_SELECTOR, ".name").text for row in rows(browser)] == ["engine-0"]
+        )
+        assert buttons[1].get_attribute("aria-pressed") == "true"
+        assert text(browser, "#number-vulnerability .number-value") == "unknown"

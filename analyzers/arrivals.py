@@ -25,10 +25,10 @@ RETRIES_PER_FAILURE = 0.1
 class Arrivals:
     """Rates in requests/s, None where unknown.
 
-    offered: first attempts. attempts: first attempts and retries, refused ones included. admitted: sent to the
-    engines. goodput: answered well as far as the gateway (else the engine) tells. fail_share: of the admitted,
-    the share that failed or whose client left, our own refusals not counted. demand: the best estimate of what
-    is asked for, `offered` or, without a gateway, finished requests plus the growth of the queue.
+    offered: first attempts. attempts: first attempts and retries, refused ones included.
+    admitted: sent to the engines. goodput: answered well as far as the gateway (else the engine) tells.
+    fail_share: of the admitted, the share that failed or whose client left; our refusals do not count.
+    demand: what is asked for: `offered` or, without a gateway, what is finished plus the queue's growth.
     """
 
     source: str
@@ -80,7 +80,7 @@ def gateway_arrivals(
     )
     attempts = arrived if arrived is not None else _sum(sent, overflow)
     if offered is not None and attempts is not None:
-        # The two counters are read a moment apart; more first attempts than arrivals is that moment, not a fact.
+        # The two counters are read a moment apart: more first attempts than arrivals is that moment.
         attempts = max(attempts, offered)
     retries = attempts - offered if attempts is not None and offered is not None else None
     failed = _failed(rate("upstream_5xx"), overflow, rate("client_disconnects"), rate("timeouts"))
@@ -110,7 +110,7 @@ def _offered(
     retry_503: float | None,
     shed: float,
 ) -> float | None:
-    """First attempts: those sent, those the breaker refused (shared out by the 503s), those shed at the door."""
+    """First attempts: those sent, refused by the breaker (shared out by the 503s), shed at the door."""
     if first_sent is None:
         return None
     refused = 0.0
@@ -124,7 +124,7 @@ def _failed(
 ) -> float | None:
     """Failures of admitted requests: 5xx without the breaker's own, and clients that left.
 
-    A gateway timeout is answered 504 and so is in the 5xx already; it counts by itself only where they are unknown.
+    A gateway timeout is answered 504, so it is in the 5xx already and counts by itself only without them.
     """
     upstream = timeouts if errors is None else max(0.0, errors - (overflow or 0.0))
     return _sum(upstream, left)
@@ -133,7 +133,8 @@ def _failed(
 def _clients_retry(history: History, rows: IntArray, context: Context, retries: float | None) -> bool | None:
     """Whether clients retry, as seen; None while too little has failed to tell.
 
-    Failures of the last seconds do not count: their retries are still backing off.
+    Failures of the last seconds do not count: their retries are still backing off. Nor do those we answer at
+    the door: the answer may forbid a retry.
     """
     long, recent = window(context, JUDGE_WINDOW_S, samples=4), window(context, ARRIVALS_WINDOW_S, samples=1)
 
@@ -141,7 +142,7 @@ def _clients_retry(history: History, rows: IntArray, context: Context, retries: 
         def grown(signal: str) -> float | None:
             return known_sum(take(history.increase(Level.ROUTE, signal, span), rows))
 
-        return _sum(grown("upstream_5xx"), grown("client_disconnects"), grown("direct_responses"))
+        return _sum(grown("upstream_5xx"), grown("client_disconnects"))
 
     all_failures = failures(long)
     if all_failures is None or retries is None:
@@ -150,7 +151,8 @@ def _clients_retry(history: History, rows: IntArray, context: Context, retries: 
     if older < FAILURES_TO_JUDGE:
         return None
     came_back = known_sum(take(history.increase(Level.ROUTE, "retry_sent", long), rows)) or 0.0
-    return came_back + retries * recent >= RETRIES_PER_FAILURE * older
+    # Retries we refuse at the door are not sent: the present rate at the door stands for them.
+    return max(came_back, retries * long) >= RETRIES_PER_FAILURE * older
 
 
 def _from_engines(history: History, capacity: Capacity, span: float) -> Arrivals:

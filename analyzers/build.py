@@ -1,4 +1,4 @@
-"""How analyzers make findings, measures and windows, so that codes, onsets and states are right everywhere."""
+"""How analyzers make findings, measures and windows: codes, onsets and states in one place."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def window(context: Context, seconds: float, samples: int = 3) -> float:
 
 
 def reach(history: History, context: Context, seconds: float) -> float:
-    """A window of `seconds`, or what history holds while that is less: a rate wants half of its window covered."""
+    """A window of `seconds`, or what history holds if less: a rate wants half of its window covered."""
     return min(window(context, seconds), max(history.span_s(), window(context, 0.0, samples=2)))
 
 

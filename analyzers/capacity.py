@@ -1,4 +1,4 @@
-"""What each endpoint can finish: throughput, capacity mu, batch limit, queue wait (detection: storm state)."""
+"""What each endpoint can finish: throughput, capacity mu, batch limit, queue wait."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Capacity:
 
     throughput: requests finished now, counted as work done (tokens over mean answer length) where the engine
     tells, so that work thrown away half-way counts for what it used. mu: the same learnt while requests wait.
-    sustained: the fewest requests waiting over three successive samples. progressing: tokens flow, or unknown.
+    sustained: the fewest requests waiting over three samples. progressing: tokens flow, or it is unknown.
     """
 
     pool: str
@@ -113,7 +113,7 @@ def measure_capacity(history: History, frame: Frame, context: Context, pool: str
         sustained=sustained,
         throughput=throughput,
         mu=mu,
-        batch_limit=_batch_limit(context, pool, names, running, waiting, memory),
+        batch_limit=_batch_limit(context, pool, names, running, waiting, memory=memory),
         progressing=progressing,
         output_tokens=length,
         method=method,
@@ -136,7 +136,7 @@ def standing_still(history: History, frame: Frame, context: Context) -> BoolArra
 
 
 def lasting(history: History, context: Context) -> bool:
-    """Whether history holds three samples: below that, the least of a window is not "three samples running"."""
+    """Whether history holds three samples: below that, nothing held "three samples running"."""
     return history.span_s() >= 1.9 * context.interval_s
 
 
@@ -190,7 +190,7 @@ def _learn(
     at_limit: BoolArray,
     interval_s: float,
 ) -> FloatArray:
-    """Capacity: follows the throughput while requests wait; else kept, and raised by what was seen to be done."""
+    """Capacity: follows the throughput while requests wait; else kept, or raised by what was done."""
     weight = 1 - (1 - SMOOTHING_PER_S) ** interval_s
     followed = np.where(np.isfinite(before), before + weight * (throughput - before), throughput)
     kept = np.where(np.isfinite(before) & np.isfinite(steady), np.fmax(before, steady), before)
@@ -203,6 +203,7 @@ def _batch_limit(
     names: tuple[str, ...],
     running: FloatArray,
     waiting: FloatArray,
+    *,
     memory: Memory,
 ) -> FloatArray:
     configured = context.settings(pool).max_num_seqs

@@ -39,7 +39,9 @@ def analyze(history: History, frame: Frame, context: Context, now: float) -> Rep
                 confidence=0.85,
                 layer=Layer.CLIENT,
                 pool=pool,
-                summary=f"Demand on pool {pool} rose to {surge.observed:.1f} requests/s from {surge.expected:.1f}",
+                summary=(
+                    f"Demand on pool {pool} rose to {surge.observed:.1f} requests/s from {surge.expected:.1f}"
+                ),
                 evidence=[surge],
                 advice=_ADVICE,
             )
@@ -48,7 +50,7 @@ def analyze(history: History, frame: Frame, context: Context, now: float) -> Rep
 
 
 def _surge(history: History, frame: Frame, context: Context, pool: str) -> Evidence | None:
-    """First attempts against their recent past. Retries are no demand, and what engines finish cannot show it."""
+    """First attempts against their past: retries are no demand, and what engines finish cannot show it."""
     recent_span, past_span = window(context, RECENT_S), window(context, BASELINE_S, samples=8)
     if history.span_s() < 2 * recent_span:
         return None

@@ -1,4 +1,4 @@
-"""From what was found to a verdict with competing hypotheses, or to "unknown" when the evidence does not decide."""
+"""From findings to a verdict with competing hypotheses, or to "unknown" where they do not decide."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ LEAST_SHARE, LEAST_MARGIN = 0.5, 0.15
 # Belief left for a cause that no analyzer knows.
 UNKNOWN_BELIEF = 0.3
 
-# How far a finding stands up the causal chain: causes first, then what they lead to. A symptom is explained by
-# a cause of the same pool; alone it is the best there is.
+# How far up the causal chain a finding stands: causes first, then what they lead to. A symptom is explained
+# by a cause beside it; alone it is the best there is.
 CAUSE: Final[Mapping[str, int]] = {
     "engine-down": 5,
     "engine-hung": 5,
@@ -42,7 +42,7 @@ CAUSE: Final[Mapping[str, int]] = {
     "requests-aborted": 1,
 }
 
-# What the same evidence could also mean, with the share of the belief it takes while the evidence is this thin.
+# What the same evidence could also mean; it takes the belief that the finding is not sure of.
 _RIVALS: Final[Mapping[str, tuple[str, Layer, str]]] = {
     "engine-hung": (
         "gauges-stale",
@@ -66,7 +66,7 @@ _RIVALS: Final[Mapping[str, tuple[str, Layer, str]]] = {
 def diagnose(analysis: Analysis) -> dict[str, object]:
     """The document of `inferostat diagnose -o json`: verdict, hypotheses, findings, recommendations.
 
-    verdict.slug is None and its layer `unknown` when there is nothing to explain or the evidence does not decide.
+    verdict.slug is None and its layer `unknown` with nothing to explain, or where nothing decides.
     """
     findings = ranked(analysis)
     hypotheses = _hypotheses(findings)
@@ -81,7 +81,7 @@ def diagnose(analysis: Analysis) -> dict[str, object]:
 
 
 def ranked(analysis: Analysis) -> list[Finding]:
-    """Findings by what explains most: causes before symptoms, then severity and confidence; information last."""
+    """Findings by what explains most: causes before symptoms, then severity; information last."""
     return sorted(
         analysis.findings,
         key=lambda f: (
@@ -96,7 +96,7 @@ def ranked(analysis: Analysis) -> list[Finding]:
 
 
 def _hypotheses(findings: list[Finding]) -> list[dict[str, object]]:
-    """Causes and their beliefs (they sum to one with `unknown`): each cause weighs by its place and confidence."""
+    """Causes and their beliefs (one with `unknown`): each weighs by its place and its confidence."""
     weights: dict[tuple[str, Layer], tuple[float, Finding, str]] = {}
     serious = [found for found in findings if found.severity > Severity.INFO]
     top = max((CAUSE.get(found.slug, 0) for found in serious), default=0)
@@ -160,7 +160,10 @@ def _verdict(findings: list[Finding], hypotheses: list[dict[str, object]]) -> di
             "layer": Layer.UNKNOWN.value,
             "slug": None,
             "confidence": round(belief, 3),
-            "why": f"the evidence does not decide between {first['slug']} and {hypotheses[1]['slug'] if len(hypotheses) > 1 else 'a cause not known'}",
+            "why": (
+                f"the evidence does not decide between {first['slug']} and "
+                f"{hypotheses[1]['slug'] if len(hypotheses) > 1 else 'a cause not known'}"
+            ),
         }
     return {
         "layer": first["layer"],

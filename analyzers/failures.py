@@ -8,7 +8,7 @@ import numpy as np
 
 from analyzers.build import endpoint_scope, finding, pool_scope, reach, window
 from analyzers.capacity import SUCCESS_REASONS, finished_rate
-from analyzers.fleet import IntArray, known_sum, pool_rows, take
+from analyzers.fleet import IntArray, known_sum, pool_rows, route_rows, take
 from analyzers.model import Advice, Context, Evidence, Finding, Layer, Optimisation, Report, Severity
 from collector.history import History
 from collector.model import Frame, Level
@@ -17,7 +17,7 @@ WINDOW_S = 30.0
 BASELINE_S = 300.0
 MIN_EVENTS = 5.0
 SHARE = 0.05
-P_VALUE_Z = 4.0
+Z_LIMIT = 4.0
 
 
 def analyze(history: History, frame: Frame, context: Context, now: float) -> Report:
@@ -78,7 +78,9 @@ def _aborted(history: History, frame: Frame, context: Context, pool: str, now: f
     """Work begun and not finished: the engine's own abort counter stays 0 when clients disconnect (vLLM)."""
     span = reach(history, context, WINDOW_S)
     rows = pool_rows(frame, pool)
-    left = [known_sum(take(history.increase(Level.ROUTE, "client_disconnects", span), _routes(frame, pool)))]
+    left = [
+        known_sum(take(history.increase(Level.ROUTE, "client_disconnects", span), route_rows(frame, pool)))
+    ]
     left.append(
         known_sum(take(history.increase(Level.ENDPOINT, "requests_by_finish_reason.abort", span), rows))
     )
@@ -111,11 +113,6 @@ def _aborted(history: History, frame: Frame, context: Context, pool: str, now: f
     )
 
 
-def _routes(frame: Frame, pool: str) -> IntArray:
-    wanted = frame.topology.pool_routes(pool)
-    return np.array([i for i, row in enumerate(frame.routes.rows) if row in wanted], dtype=np.intp)
-
-
 def _regression(history: History, frame: Frame, context: Context, pool: str, now: float) -> Finding | None:
     """Share of engine-side successes against the past: two proportions, and a difference that matters."""
     rows = pool_rows(frame, pool)
@@ -133,7 +130,7 @@ def _regression(history: History, frame: Frame, context: Context, pool: str, now
     before, after = bad / total, now_bad / now_total
     pooled = (bad + now_bad) / (total + now_total)
     error = math.sqrt(max(pooled * (1 - pooled), 1e-9) * (1 / total + 1 / now_total))
-    if after - before < SHARE or (after - before) / error < P_VALUE_Z:
+    if after - before < SHARE or (after - before) / error < Z_LIMIT:
         return None
     return finding(
         "success-regression",
@@ -144,7 +141,9 @@ def _regression(history: History, frame: Frame, context: Context, pool: str, now
         confidence=0.9,
         layer=Layer.UNKNOWN,
         pool=pool,
-        summary=f"Pool {pool} ends {100 * after:.0f} % of its requests in errors, {100 * before:.0f} % before",
+        summary=(
+            f"Pool {pool} ends {100 * after:.0f} % of its requests in errors, {100 * before:.0f} % before"
+        ),
         evidence=[
             Evidence("error_share", after, before, f"over {recent:.0f} s against the time before", "ratio")
         ],

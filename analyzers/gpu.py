@@ -77,7 +77,7 @@ def analyze(history: History, frame: Frame, context: Context, now: float) -> Rep
         overall = float(np.mean(ratios)) if ratios else None
         measures.append(measure("hbm_compute_ratio", pool_scope(pool.name), overall, "ratio"))
         if overall is not None and max(weights) >= LEAST_ACTIVITY:
-            bound = _bound(pool.name, overall, memory[1], compute[1], context, now)
+            bound = _bound(pool.name, overall, memory[1], compute[1], context=context, now=now)
             if bound is not None:
                 findings.append(bound)
     return Report(tuple(findings), tuple(measures))
@@ -91,7 +91,7 @@ def _endpoint_of(frame: Frame, device: str) -> str | None:
 def _first_known(
     history: History, frame: Frame, names: tuple[str, ...], span: float
 ) -> tuple[FloatArray, str]:
-    """Window means of the best signal that any device has, so that all devices are compared by the same one."""
+    """Window means of the best signal that any device has: all devices are compared by the same one."""
     for name in names:
         if name in frame.devices.columns:
             column = history.mean(Level.DEVICE, name, span)
@@ -113,7 +113,7 @@ def _ratios(
 
 
 def _bound(
-    pool: str, ratio: float, memory: str, compute: str, context: Context, now: float
+    pool: str, ratio: float, memory: str, compute: str, *, context: Context, now: float
 ) -> Finding | None:
     if COMPUTE_BOUND <= ratio <= MEMORY_BOUND:
         return None
@@ -136,7 +136,10 @@ def _bound(
         now,
         severity=Severity.INFO,
         confidence=0.9 if (memory, compute) == (MEMORY_SIGNALS[0], COMPUTE_SIGNALS[0]) else 0.6,
-        summary=f"Pool {pool}'s GPUs are bound by {'HBM bandwidth' if by_memory else 'compute'}: ratio {ratio:.2f}",
+        summary=(
+            f"Pool {pool}'s GPUs are bound by "
+            f"{'HBM bandwidth' if by_memory else 'compute'}: ratio {ratio:.2f}"
+        ),
         layer=Layer.GPU,
         pool=pool,
         advice=(advice,),
@@ -158,7 +161,7 @@ def _faults(history: History, frame: Frame, context: Context, now: float) -> lis
         device_class = code in DEVICE_XIDS
         if now - at > (DEVICE_FAULT_HOLD_S if device_class else max(EVENT_HOLD_S, context.interval_s)):
             continue
-        findings.append(_fault(frame, context, device, code, at, device_class, now))
+        findings.append(_fault(frame, context, device, code, at, device_class=device_class, now=now))
     return findings
 
 
@@ -182,7 +185,7 @@ def _last_event(history: History, device: str) -> tuple[float, int] | None:
 
 
 def _fault(
-    frame: Frame, context: Context, device: str, code: int, at: float, device_class: bool, now: float
+    frame: Frame, context: Context, device: str, code: int, at: float, *, device_class: bool, now: float
 ) -> Finding:
     scope = Scope(ScopeKind.DEVICE, device)
     known = frame.topology.devices.get(device)

@@ -104,7 +104,7 @@ def _stalls(history: History, frame: Frame, context: Context, now: float) -> lis
             timeouts=timeouts.cell(name).known,
         )
         pool = frame.topology.endpoints[name].pool if name in frame.topology.endpoints else None
-        findings.append(_stall(name, stall, name in hung_before, context, now, pool))
+        findings.append(_stall(name, stall, context, now, hung_before=name in hung_before, pool=pool))
     return findings
 
 
@@ -119,7 +119,7 @@ def _still_for(history: History, name: str) -> float:
 
 
 def _stall(
-    name: str, stall: _Stalled, hung_before: bool, context: Context, now: float, pool: str | None
+    name: str, stall: _Stalled, context: Context, now: float, *, hung_before: bool, pool: str | None
 ) -> Finding:
     evidence = [
         Evidence("generation_tokens", 0.0, None, f"no token for {stall.for_s:.0f} s", "tokens"),
@@ -163,7 +163,10 @@ def _stall(
         confidence, summary = 0.85, f"{name} is still hung: no token since it was found so"
     else:
         confidence = FROZEN_ONLY
-        summary = f"{name} seems hung: its gauges are frozen and no token came for {stall.for_s:.0f} s (or they are stale)"
+        summary = (
+            f"{name} seems hung: its gauges are frozen and no token came for "
+            f"{stall.for_s:.0f} s (or they are stale)"
+        )
         evidence.append(
             Evidence(
                 "gateway_attempts",
@@ -203,19 +206,24 @@ def _down(history: History, frame: Frame, context: Context, now: float) -> list[
         seen = target.scraped_at is not None
         pool = frame.topology.endpoints[name].pool
         if not serves and seen and (refused or cannot_connect):
-            findings.append(_engine_down(name, target, refused, cannot_connect, context, now, pool))
+            findings.append(
+                _engine_down(
+                    name, target, context, now, refused=refused, cannot_connect=cannot_connect, pool=pool
+                )
+            )
         elif not refused or serves or not seen:
-            findings.append(_unreachable(name, target, serves, context, now, pool))
+            findings.append(_unreachable(name, target, context, now, serves=serves, pool=pool))
     return findings
 
 
 def _engine_down(
     name: str,
     target: TargetStatus,
-    refused: bool,
-    cannot_connect: bool,
     context: Context,
     now: float,
+    *,
+    refused: bool,
+    cannot_connect: bool,
     pool: str,
 ) -> Finding:
     failing_s = now - target.failing_since if target.failing_since is not None else 0.0
@@ -251,7 +259,7 @@ def _engine_down(
 
 
 def _unreachable(
-    name: str, target: TargetStatus, serves: bool, context: Context, now: float, pool: str
+    name: str, target: TargetStatus, context: Context, now: float, *, serves: bool, pool: str
 ) -> Finding:
     why = "the gateway still gets answers from it" if serves else "nothing else is known of it"
     evidence = [Evidence("up", 0.0, 1.0, target.error or "the target cannot be read", "bool")]

@@ -41,7 +41,7 @@ def analyze(history: History, frame: Frame, context: Context, now: float) -> Rep
     slope = take(history.slope(Level.ENDPOINT, "kv_cache_usage", window(context, SLOPE_WINDOW_S)), rows)
     finished = take(history.rate(Level.ENDPOINT, "generation_tokens", span), rows)
     done = finished_rate(history, rows, span)
-    # Preemption empties the cache it ran out of: usage swings, so the peak counts when blocks were taken back.
+    # Preemption empties the cache it ran out of: usage swings, so the peak counts where it happened.
     full = ((lowest >= FULL) & ((waiting > 0) | (preempted > 0))) | (
         (peak >= FULL) & (preempted > 0) & (waiting > 0)
     )
@@ -84,7 +84,10 @@ def analyze(history: History, frame: Frame, context: Context, now: float) -> Rep
                     severity=Severity.WARNING,
                     confidence=0.9 if preempted[number] > 0 else 0.75,
                     layer=Layer.MEMORY,
-                    summary=f"{name}'s KV cache is the limit: {100 * peak[number]:.0f} % used and {waiting[number]:.0f} requests wait",
+                    summary=(
+                        f"{name}'s KV cache is the limit: {100 * peak[number]:.0f} % used "
+                        f"and {waiting[number]:.0f} requests wait"
+                    ),
                     evidence=evidence,
                     advice=_ADVICE,
                     pool=pool,

@@ -9,7 +9,7 @@ import numpy as np
 from analyzers.build import Memory, endpoint_scope, finding, pool_scope, window
 from analyzers.capacity import Capacity, measure_capacity
 from analyzers.fleet import take
-from analyzers.model import Advice, Context, Evidence, Finding, Layer, Measure, Optimisation, Report, Severity
+from analyzers.model import Advice, Context, Evidence, Finding, Layer, Optimisation, Report, Severity
 from collector.history import History
 from collector.model import FloatArray, Frame, Level
 
@@ -29,7 +29,7 @@ _ADVICE = (
 
 @dataclass(frozen=True, slots=True)
 class Trait:
-    """What endpoints are compared by. `floor` is the least scale, `least` the least difference that matters."""
+    """What endpoints are compared by: `floor` the least scale, `least` the least difference that matters."""
 
     name: str
     unit: str
@@ -198,7 +198,10 @@ def _imbalance(history: History, context: Context, capacity: Capacity, now: floa
         confidence=0.8,
         layer=Layer.ROUTER,
         pool=capacity.pool,
-        summary=f"Requests wait on {int(crowded.sum())} endpoints of pool {capacity.pool} ({busiest} most) while {int(room.sum())} have room",
+        summary=(
+            f"Requests wait on {int(crowded.sum())} endpoints of pool {capacity.pool} "
+            f"({busiest} most) while {int(room.sum())} have room"
+        ),
         evidence=[
             Evidence(
                 "requests_waiting", float(np.nanmax(capacity.waiting)), 0.0, f"on {busiest}", "requests"

@@ -50,7 +50,7 @@ _COVERS = {
 
 
 def analyze(history: History, frame: Frame, context: Context, now: float) -> Analysis:
-    """Run every analyzer on one cycle; findings are most severe first, duplicates and covered ones left out."""
+    """Run every analyzer on one cycle; findings are merged, most severe first."""
     findings: list[Finding] = []
     measures: list[Measure] = []
     for analyzer in ANALYZERS:

@@ -17,9 +17,10 @@ from collector.model import FloatArray, Frame
 SIGNALS = ("itl", "ttft")
 SLUGS = ("latency-regression", "mix-shift")
 FAST_BUCKET_S, BUCKET_S = 5.0, 15.0
-# Elasticities: latency grows at most in proportion to tokens and to load; a cached share only lowers it.
-BOUNDS = np.array([[0.0, 1.0], [0.0, 1.0], [-3.0, 0.0]])
-OUTSIDE = np.array([1.0, 1.0, -1.0])
+# Elasticities: latency grows at most in proportion to the tokens computed and to the load. The cached
+# share is in the tokens computed already; it is kept to name the cause.
+BOUNDS = np.array([[0.0, 1.0], [0.0, 1.0], [0.0, 0.0]])
+OUTSIDE = np.array([1.0, 1.0, 0.0])
 MIX_MOVED = math.log(1.2)
 PEER_BUCKETS, PEER_MIN_BUCKETS = 8, 4
 PEER_EFFECT, PEER_T = math.log(1.1), 4.0
@@ -75,7 +76,10 @@ def _over_time(context: Context, pool: str, series: LatencySeries) -> tuple[list
     part = explained(series.latency, series.confounders, baseline, BOUNDS, OUTSIDE)
     rise = find_rise(series.latency - part, baseline)
     if rise is not None:
-        why = f"adjusted for prompt length, load and cache, {100 * (rise.ratio - 1):.0f} % slower than its baseline"
+        why = (
+            "adjusted for prompt length, load and cache, "
+            f"{100 * (rise.ratio - 1):.0f} % slower than its baseline"
+        )
         return [_Verdict(series.signal, float(series.times[rise.onset]), rise.ratio, why)], []
     moved = _moved(series.confounders, baseline, raw)
     return (
@@ -126,8 +130,7 @@ def _between_builds(
         min(typical, key=lambda build: typical[build]),
     )
     work = np.maximum(series[slow].confounders[:, :2] - series[quick].confounders[:, :2], 0.0).sum(axis=1)
-    colder = np.maximum(series[quick].confounders[:, 2] - series[slow].confounders[:, 2], 0.0)
-    gap = series[slow].latency - series[quick].latency - work - colder
+    gap = series[slow].latency - series[quick].latency - work
     gap = gap[np.isfinite(gap)]
     if gap.size < PEER_MIN_BUCKETS:
         return []
@@ -188,7 +191,10 @@ def _mix(context: Context, pool: str, verdicts: list[_Verdict], now: float) -> F
         confidence=0.8,
         layer=Layer.CLIENT,
         pool=pool,
-        summary=f"Pool {pool}: {worst.signal.upper()} rose by {100 * (worst.ratio - 1):.0f} % because {worst.why}; the engines are not slower",
+        summary=(
+            f"Pool {pool}: {worst.signal.upper()} rose by {100 * (worst.ratio - 1):.0f} % "
+            f"because {worst.why}; the engines are not slower"
+        ),
         evidence=_evidence(verdicts),
         onset=min(verdict.at for verdict in verdicts),
         advice=(

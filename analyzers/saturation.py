@@ -178,7 +178,10 @@ def _growing(history: History, context: Context, capacity: Capacity, now: float)
         now,
         severity=Severity.WARNING,
         confidence=0.8,
-        summary=f"The queue of pool {capacity.pool} grows by {growth:.2f} requests/s: more comes in than is finished",
+        summary=(
+            f"The queue of pool {capacity.pool} grows by {growth:.2f} "
+            "requests/s: more comes in than is finished"
+        ),
         layer=Layer.QUEUE,
         evidence=evidence,
         advice=_ADVICE,
@@ -187,7 +190,7 @@ def _growing(history: History, context: Context, capacity: Capacity, now: float)
 
 
 def _steadily(history: History, context: Context, capacity: Capacity, span: float) -> bool:
-    """Slow growth counts when it holds over a window four times as long and the queue never emptied in the short one."""
+    """Slow growth counts when it lasts four windows and the queue never emptied in the newest."""
     long = known_sum(take(history.slope(Level.ENDPOINT, "requests_waiting", 4 * span), capacity.rows))
     least = known_sum(take(history.minimum(Level.ENDPOINT, "requests_waiting", span), capacity.rows))
     return long is not None and long > 0 and least is not None and least > 0

@@ -43,8 +43,8 @@ def explained(
     """(N,) part of `y` that the confounders account for, relative to their baseline medians.
 
     x: (N, K) confounders. bounds: (K, 2) allowed coefficients. Coefficients are fitted robustly on the first
-    `baseline` buckets. Beyond the range seen there a fit says nothing: `outside` (K,) is credited instead when
-    it is the larger, so that work never seen before is called a mix shift rather than a regression.
+    `baseline` buckets. Beyond the range seen there a fit says nothing: `outside` (K,) is credited instead
+    where it is larger, so that work never seen before is called a mix shift rather than a regression.
     """
     seen = x[:baseline]
     usable = np.isfinite(seen).all(axis=1) & np.isfinite(y[:baseline])
@@ -65,7 +65,7 @@ def explained(
 
 
 def _fit(y: FloatArray, x: FloatArray, bounds: FloatArray) -> FloatArray:
-    """Huber regression on the columns that vary; zero for the others, and for all below a handful of buckets."""
+    """Huber regression on the columns that vary; zero for the others, and for all with few buckets."""
     coefficients = np.zeros(x.shape[1])
     varies = np.ptp(x, axis=0) > 0.02 if y.size else np.zeros(x.shape[1], dtype=np.bool_)
     if y.size < 3 * (int(varies.sum()) + 1) or not varies.any() or np.ptp(y) < 1e-6:
@@ -93,11 +93,9 @@ def find_rise(residual: FloatArray, baseline: int) -> Shift | None:
     phi = _autocorrelation(z[:before])
     white = np.clip((z[1:] - phi * z[:-1]) / np.sqrt(1 - phi * phi), -CLIP, CLIP)[before - 1 :]
     onset = _cusum(white)
-    if onset is None:
+    if onset is None or values.size - before - onset < MIN_AFTER:
         return None
     after = values[before + onset :]
-    if after.size < MIN_AFTER:
-        return None
     effect = float(np.median(after)) - center
     if effect < max(EFFECT_FLOOR, float(np.std(values[:before]))):
         return None

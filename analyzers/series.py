@@ -15,7 +15,7 @@ MAX_BUCKETS = 60
 MIN_TOKENS, MIN_REQUESTS = 50.0, 4.0
 # Above this share of queueing, a bucket's TTFT speaks of demand and not of the engine.
 QUEUE_SHARE = 0.25
-CONFOUNDERS = ("prompt_tokens_per_request", "request_rate", "cached_share")
+CONFOUNDERS = ("computed_prompt_tokens_per_request", "request_rate", "cached_share")
 
 
 @dataclass(frozen=True)
@@ -44,17 +44,19 @@ def latency_series(history: History, names: tuple[str, ...], signal: str, bucket
     chosen = sampled(names)
     ends: FloatArray = latest.at - bucket_s * np.arange(buckets - 1, -1, -1, dtype=np.float64)
     least = MIN_TOKENS if signal == "itl" else MIN_REQUESTS
-    latency = np.array([_log_mean(history, chosen, signal, bucket_s, latest.at - end, least) for end in ends])
+    latency = np.array(
+        [_log_mean(history, chosen, signal, bucket_s, latest.at - end, least=least) for end in ends]
+    )
     if signal == "ttft":
         queue = np.array(
-            [_mean(history, chosen, "queue_time", bucket_s, latest.at - end, 1.0) for end in ends]
+            [_mean(history, chosen, "queue_time", bucket_s, latest.at - end, least=1.0) for end in ends]
         )
         latency[queue > QUEUE_SHARE * np.exp(latency)] = np.nan
     return LatencySeries(signal, ends, latency, _confounders(history, chosen, ends, bucket_s))
 
 
 def _mean(
-    history: History, names: tuple[str, ...], signal: str, span: float, ending: float, least: float
+    history: History, names: tuple[str, ...], signal: str, span: float, ending: float, *, least: float
 ) -> float:
     total = count = 0.0
     for name in names:
@@ -65,21 +67,24 @@ def _mean(
 
 
 def _log_mean(
-    history: History, names: tuple[str, ...], signal: str, span: float, ending: float, least: float
+    history: History, names: tuple[str, ...], signal: str, span: float, ending: float, *, least: float
 ) -> float:
-    mean = _mean(history, names, signal, span, ending, least)
+    mean = _mean(history, names, signal, span, ending, least=least)
     return float(np.log(mean)) if mean > 0 else float("nan")
 
 
 def _confounders(history: History, names: tuple[str, ...], ends: FloatArray, bucket_s: float) -> FloatArray:
     prompt = _growth(history, names, "prompt_tokens", ends, bucket_s)
     cached = _growth(history, names, "cached_prompt_tokens", ends, bucket_s)
+    if not np.isfinite(cached).any():  # engines before that counter tell the hits of the prefix cache
+        cached = _growth(history, names, "prefix_hits", ends, bucket_s)
+    reused = np.where(np.isfinite(cached), cached, 0.0)
     requests = _growth(history, names, "ttft", ends, bucket_s)
     with np.errstate(divide="ignore", invalid="ignore"):
         columns = (
-            np.log(prompt / requests),
+            np.log((prompt - reused) / requests),
             np.log(requests / (bucket_s * len(names))),
-            np.where(np.isfinite(cached), cached / prompt, 0.0),
+            reused / prompt,
         )
     table = np.stack(columns, axis=1)
     return np.where(np.isfinite(table), table, np.nan)
@@ -88,7 +93,7 @@ def _confounders(history: History, names: tuple[str, ...], ends: FloatArray, buc
 def _growth(
     history: History, names: tuple[str, ...], signal: str, ends: FloatArray, bucket_s: float
 ) -> FloatArray:
-    """Increase of a counter (or a histogram's count) in each bucket over the named endpoints; NaN where none is known."""
+    """Increase of a counter or a histogram's count in each bucket, over all names; NaN where unknown."""
     edges = np.concatenate([[ends[0] - bucket_s], ends])
     span = float(ends[-1] - edges[0]) + bucket_s
     total, seen = np.zeros(ends.size), np.zeros(ends.size, dtype=np.bool_)

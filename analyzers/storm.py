@@ -1,4 +1,4 @@
-"""Retry storms: the measures of a pool's flow and the state machine over them.
+"""Retry storms: early warnings and the state machine over a pool's flow.
 
 NORMAL -> VULNERABLE (nu > 1) -> INCIPIENT (two warnings) -> STORM (amplification and wasted work)
 -> COLLAPSED (the wait outlives the clients) -> RECOVERING (until it was calm for a while) -> NORMAL.
@@ -8,14 +8,10 @@ chosen by a simulation of ramps and steps: the time to timeout warns first, the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import numpy as np
-
-from analyzers.arrivals import Arrivals, backlog, measure_arrivals
-from analyzers.build import Memory, endpoint_scope, finding, measure, pool_scope, window
-from analyzers.capacity import Capacity, measure_capacity
-from analyzers.fleet import divide, known_sum, route_rows, take
+from analyzers.arrivals import measure_arrivals
+from analyzers.build import Memory, finding, measure, pool_scope, window
+from analyzers.capacity import measure_capacity
+from analyzers.flow import Flow, flow_measures, measure_flow
 from analyzers.model import (
     Advice,
     Context,
@@ -28,15 +24,11 @@ from analyzers.model import (
     Severity,
 )
 from collector.history import History
-from collector.model import FloatArray, Frame, Level, SignalState
+from collector.model import Frame
 
-SLOPE_WINDOW_S = 10.0
-BASELINE_WINDOW_S = 300.0
 CALM_S = 30.0
 WORSENING = ("retry-storm-incipient", "retry-storm", "retry-storm-collapsed")
 ACTIVE = (*WORSENING, "retry-storm-recovering")
-# A pool is judged by the wait that a quarter of its endpoints reach: one slow endpoint is an outlier.
-WAIT_QUANTILE = 0.75
 
 _ADVICE = (
     Advice(
@@ -52,23 +44,6 @@ _ADVICE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Flow:
-    """What the state machine looks at; None where unknown."""
-
-    arrivals: Arrivals
-    mu: float | None
-    vulnerability: float | None
-    patience_s: float
-    queue: float | None
-    growth: float | None
-    wait_s: float | None
-    sustained_wait_s: float | None
-    time_to_timeout_s: float | None
-    wasted_share: float | None
-    excess: bool | None
-
-
 def analyze(history: History, frame: Frame, context: Context, now: float) -> Report:
     memory = Memory(context)
     findings: list[Finding] = []
@@ -76,96 +51,12 @@ def analyze(history: History, frame: Frame, context: Context, now: float) -> Rep
     for pool in frame.topology.pools:
         capacity = measure_capacity(history, frame, context, pool, memory)
         arrivals = measure_arrivals(history, frame, context, capacity)
-        flow = _flow(history, context, capacity, arrivals)
+        flow = measure_flow(history, frame, context, capacity, arrivals)
         calm = _calm(context, memory, pool, flow)
         findings.extend(_judge(context, pool, flow, calm, now))
-        measures.extend(_measures(history, frame, context, capacity, flow, calm))
+        measures.extend(flow_measures(frame, capacity, flow))
+        measures.append(measure("storm_calm_s", pool_scope(pool), calm, "s"))
     return Report(tuple(findings), tuple(measures))
-
-
-def _flow(history: History, context: Context, capacity: Capacity, arrivals: Arrivals) -> Flow:
-    client = context.settings(capacity.pool).client
-    service = capacity.service_time_s
-    patience = client.timeout_s
-    if client.timeout_on == "answer" and service is not None:
-        # The clock covers the answer too: only what the service leaves of it may be spent waiting.
-        patience = max(client.timeout_s - service, 0.05 * client.timeout_s)
-    moving = capacity.progressing
-    queue = known_sum(capacity.waiting[moving])
-    slopes = take(
-        history.slope(Level.ENDPOINT, "requests_waiting", window(context, SLOPE_WINDOW_S)), capacity.rows
-    )
-    growth = known_sum(slopes[moving])
-    mu = capacity.pool_mu
-    alpha_max = 1 + (client.max_retries if arrivals.clients_retry is not False else 0)
-    offered = arrivals.offered if arrivals.offered is not None else arrivals.demand
-    return Flow(
-        arrivals=arrivals,
-        mu=mu,
-        vulnerability=None if offered is None else divide(offered * alpha_max, mu),
-        patience_s=patience,
-        queue=queue,
-        growth=growth,
-        wait_s=_upper(capacity.wait_s[moving]),
-        sustained_wait_s=_upper(capacity.sustained_wait_s[moving]),
-        time_to_timeout_s=_time_to_timeout(patience, mu, queue, growth),
-        wasted_share=_wasted(capacity, arrivals),
-        excess=_excess(history, context, capacity, arrivals),
-    )
-
-
-def _upper(waits: FloatArray) -> float | None:
-    known = waits[np.isfinite(waits)]
-    return float(np.quantile(known, WAIT_QUANTILE, method="lower")) if known.size else None
-
-
-def _time_to_timeout(
-    patience: float, mu: float | None, queue: float | None, growth: float | None
-) -> float | None:
-    """t* = (T mu - Q) / (dQ/dt): 0 once the queue outlives the patience, unknown while it does not grow."""
-    if mu is None or queue is None or growth is None:
-        return None
-    room = patience * mu - queue
-    if room <= 0:
-        return 0.0
-    return room / growth if growth > 0 else None
-
-
-def _wasted(capacity: Capacity, arrivals: Arrivals) -> float | None:
-    """w: share of the work done that no client got. Without the engines' side, of the admitted what failed."""
-    done = known_sum(capacity.throughput)
-    if done is None or done <= 0 or arrivals.goodput is None:
-        return arrivals.fail_share
-    return min(1.0, max(0.0, 1 - arrivals.goodput / done))
-
-
-def _excess(history: History, context: Context, capacity: Capacity, arrivals: Arrivals) -> bool | None:
-    """More than 20 percent more attempts than the offered load, while more than 5 percent fail.
-
-    Where retries cannot be told apart, attempts are held against their own past, and the goodput must not
-    have risen with them: a plain surge brings more successes.
-    """
-    if arrivals.fail_share is None:
-        return None
-    failing = arrivals.fail_share > 0.05
-    if arrivals.amplification is not None:
-        return failing and arrivals.amplification > 1.2
-    past = measure_arrivals(history, _latest(history), context, capacity, window(context, BASELINE_WINDOW_S))
-    now_rate, before = arrivals.attempts or arrivals.admitted, past.attempts or past.admitted
-    more = divide(now_rate, before)
-    served = divide(arrivals.goodput, past.goodput)
-    if more is None or served is None:
-        return None
-    return failing and more > 1.2 and served < 1.05
-
-
-def _latest(history: History) -> Frame:
-    latest = history.latest
-    if latest is None:
-        raise ValueError(
-            "expected a history with at least one frame, found none; append a frame before analyzing"
-        )
-    return latest
 
 
 def _calm(context: Context, memory: Memory, pool: str, flow: Flow) -> float:
@@ -200,7 +91,7 @@ def warnings(flow: Flow) -> list[Evidence]:
             )
         )
     elif wait is not None and soon is not None and wait > patience / 4 and soon < 2 * patience:
-        # The wait half way to its limit, and the limit nearer than two patiences: those who arrive now time out.
+        # Half way to that limit, and the limit nearer than two patiences: who arrives now will time out.
         out.append(
             Evidence(
                 "queue_wait_s",
@@ -226,7 +117,7 @@ def warnings(flow: Flow) -> list[Evidence]:
 def _step(
     flow: Flow, previous: str | None, calm_s: float, calm_needed_s: float
 ) -> tuple[str | None, list[Evidence]]:
-    """The state with its evidence, at most one step worse than a cycle ago: a single reading is no collapse."""
+    """The state with its evidence, at most one step worse than a cycle ago: one reading is no collapse."""
     slug, evidence = _state(flow, previous, calm_s, calm_needed_s)
     if slug in WORSENING:
         held = WORSENING.index(previous) if previous in WORSENING else -1
@@ -238,7 +129,7 @@ def _state(
     flow: Flow, previous: str | None, calm_s: float, calm_needed_s: float
 ) -> tuple[str | None, list[Evidence]]:
     arrivals, alpha, wasted = flow.arrivals, flow.arrivals.amplification, flow.wasted_share
-    if arrivals.clients_retry is False:
+    if arrivals.clients_retry is False and previous is None:
         return None, []  # it fails and nobody comes back: an overload, not a loop
     offered = arrivals.offered
     evidence = warnings(flow)
@@ -351,49 +242,3 @@ def _judge(context: Context, pool: str, flow: Flow, calm_s: float, now: float) -
             )
         )
     return found
-
-
-def _measures(
-    history: History, frame: Frame, context: Context, capacity: Capacity, flow: Flow, calm_s: float
-) -> list[Measure]:
-    scope, arrivals = pool_scope(capacity.pool), flow.arrivals
-    held = backlog(capacity)
-    active = known_sum(frame.routes.column("active")[route_rows(frame, capacity.pool)])
-    waits = capacity.wait_s[np.isfinite(capacity.wait_s)]
-    limits = capacity.batch_limit
-    pool = [
-        measure("offered_rate", scope, arrivals.offered, "1/s", SignalState.NEVER_SEEN),
-        measure("demand_rate", scope, arrivals.demand, "1/s"),
-        measure("attempts_rate", scope, arrivals.attempts, "1/s", SignalState.NEVER_SEEN),
-        measure("admitted_rate", scope, arrivals.admitted, "1/s"),
-        measure("refused_rate", scope, arrivals.refused, "1/s"),
-        measure("goodput_rate", scope, arrivals.goodput, "1/s"),
-        measure("completed_rate", scope, known_sum(capacity.throughput), "1/s"),
-        measure("amplification", scope, arrivals.amplification, "ratio"),
-        measure("capacity_mu", scope, flow.mu, "1/s", SignalState.WARMING),
-        measure("vulnerability", scope, flow.vulnerability, "ratio", SignalState.WARMING),
-        measure("queue_wait_s", scope, float(waits.max()) if waits.size else None, "s"),
-        measure("time_to_timeout_s", scope, flow.time_to_timeout_s, "s"),
-        measure("timeout_slack_s", scope, flow.patience_s, "s"),
-        measure("service_time_s", scope, capacity.service_time_s, "s"),
-        measure("fail_share", scope, arrivals.fail_share, "ratio"),
-        measure("wasted_share", scope, flow.wasted_share, "ratio"),
-        measure("engine_backlog", scope, held, "requests"),
-        measure("queue_growth", scope, flow.growth, "1/s"),
-        measure("gateway_active", scope, active, "requests", SignalState.NEVER_SEEN),
-        measure(
-            "abandoned_work",
-            scope,
-            None if held is None or active is None else max(0.0, held - active),
-            "requests",
-        ),
-        measure("batch_limit", scope, known_sum(limits), "requests", SignalState.WARMING),
-        measure("output_tokens_per_request", scope, capacity.output_tokens, "tokens"),
-        measure("storm_calm_s", scope, calm_s, "s"),
-    ]
-    for number, name in enumerate(capacity.names):
-        own = endpoint_scope(name)
-        pool.append(measure("capacity_mu", own, float(capacity.mu[number]), "1/s", SignalState.WARMING))
-        pool.append(measure("queue_wait_s", own, float(capacity.wait_s[number]), "s"))
-        pool.append(measure("batch_limit", own, float(limits[number]), "requests", SignalState.WARMING))
-    return pool

@@ -1,4 +1,4 @@
-"""Faults of what is sensed, kept apart from faults of what is watched: outages and broken metric contracts."""
+"""Faults of what is sensed, apart from faults of what is watched: outages and broken contracts."""
 
 from __future__ import annotations
 
@@ -59,7 +59,10 @@ def _outages(frame: Frame, context: Context, now: float) -> list[Finding]:
                 layer=Layer.TELEMETRY,
                 pool=name,
                 advice=(_WAIT,),
-                summary=f"{len(lost)} of {len(watched)} targets of pool {name} cannot be read: its load is unknown",
+                summary=(
+                    f"{len(lost)} of {len(watched)} targets of pool {name} "
+                    "cannot be read: its load is unknown"
+                ),
                 evidence=[
                     Evidence(
                         "targets_unknown", share, OUTAGE_SHARE, lost[0].error or "cannot be read", "ratio"
@@ -87,7 +90,9 @@ def _unreachable(frame: Frame, context: Context, now: float) -> list[Finding]:
             confidence=0.95,
             layer=Layer.TELEMETRY,
             advice=(_WAIT,),
-            summary=f"The {target.role} target {target.name} cannot be read: {target.error or 'no reason given'}",
+            summary=(
+                f"The {target.role} target {target.name} cannot be read: {target.error or 'no reason given'}"
+            ),
             evidence=[Evidence("up", 0.0, 1.0, target.error or "the target cannot be read", "bool")],
             onset=target.failing_since,
         )
@@ -126,7 +131,10 @@ def _contracts(frame: Frame, context: Context, now: float) -> list[Finding]:
                 layer=Layer.TELEMETRY,
                 evidence=evidence,
                 advice=(_WAIT,),
-                summary=f"{target.name} does not keep its metric contract: {evidence[0].signal}: {evidence[0].why}",
+                summary=(
+                    f"{target.name} does not keep its metric contract: "
+                    f"{evidence[0].signal}: {evidence[0].why}"
+                ),
             )
         )
     return findings
@@ -163,13 +171,17 @@ def _counters(history: History, frame: Frame, context: Context, now: float) -> l
                 layer=Layer.TELEMETRY,
                 advice=(_WAIT,),
                 pool=frame.topology.endpoints[name].pool if name in frame.topology.endpoints else None,
-                summary=f"{name} has an inconsistent counter: {signal} fell more than once in 5 minutes and the process did not restart",
+                summary=(
+                    f"{name} has an inconsistent counter: {signal} fell more than once in 5 "
+                    "minutes and the process did not restart"
+                ),
                 evidence=[
                     Evidence(
                         signal,
                         None,
                         None,
-                        "as if each scrape were answered by another worker; its rate is unknown until one process answers",
+                        "as if each scrape were answered by another worker; its rate is "
+                        "unknown until one process answers",
                     )
                 ],
             )

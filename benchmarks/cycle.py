@@ -118,6 +118,7 @@ def run(
     here, there = spawn.Pipe(duplex=False)
     server = spawn.Process(target=serve, args=(texts, endpoints, seed, there), daemon=True)
     server.start()
+    there.close()  # the child's copy alone stays open, so that its end is seen if it fails to start
     try:
         ports: list[int] = here.recv()
         return asyncio.run(measure(ports, cycles, stages or {}))
@@ -125,7 +126,6 @@ def run(
         server.terminate()
         server.join()
         here.close()
-        there.close()
 
 
 def table(cost: CycleCost) -> str:

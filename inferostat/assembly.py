@@ -1,9 +1,10 @@
-"""From a configuration to a loop that can run: source, backends, journal. The only place that knows them all."""
+"""From a configuration to a loop that can run: source, backends, journal. The one place that knows them all."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from actuators.model import Backend, Lever
 from actuators.registry import build
@@ -11,7 +12,7 @@ from collector.model import TargetRole
 from collector.sources.scrape import ScrapeSettings, ScrapeSource
 from collector.sources.targets import FileTargets, JoinedTargets, StaticTargets, Target, target
 from inferostat import VERSION
-from inferostat.config import Config, ConfigError, TargetConfig, pool_settings
+from inferostat.config import Config, TargetConfig, pool_settings
 from inferostat.journal import Journal
 from inferostat.loop import Loop, LoopSettings
 from inferostat.tracing import CycleTracer, span_exporter
@@ -36,44 +37,37 @@ class Parts:
             self.journal.close()
 
 
-def assemble(config: Config, keep: Parts | None = None) -> Parts:
+def assemble(config: Config, keep: Parts | None = None, clock: Callable[[], float] = time.time) -> Parts:
     """Build a loop. With `keep` (a reload) its journal, history and planner memory go on.
 
-    Raises ConfigError for a lever its backend does not have, ActuatorError for a backend that cannot be built,
-    JournalError when the journal cannot be opened.
+    Raises ActuatorError for a backend that cannot be built, JournalError when the journal cannot be opened.
     """
     backends = build_backends(config)
     journal = keep.journal if keep is not None and keep.journal.path == config.journal else None
     if journal is None:
-        journal = Journal.start(config.journal, time.time())
+        journal = Journal.start(config.journal, clock())
     tracer = CycleTracer(VERSION, span_exporter(config.traces), batch=config.traces == "otlp")
-    loop = Loop(build_source(config), backends, journal, loop_settings(config), tracer, config.retention)
+    loop = Loop(
+        build_source(config, clock), backends, journal, loop_settings(config), tracer, config.retention
+    )
     if keep is not None:
         loop.take_over(keep.loop)
     return Parts(loop, journal, backends, tracer)
 
 
 def build_backends(config: Config) -> dict[str, Backend]:
-    """The configured backends; ConfigError lists every lever that its backend cannot move."""
-    backends = {name: build(item.kind, name, item.options) for name, item in config.backends.items()}
-    problems = [
-        f"pools.{pool}.levers.{lever}.backend: '{item.backend}' ({config.backends[item.backend].kind}) moves"
-        f" {', '.join(sorted(backends[item.backend].levers))}, not {lever}"
-        for pool, settings in config.pools.items()
-        for lever, item in settings.levers.items()
-        if lever not in backends[item.backend].levers
-    ]
-    if problems:
-        raise ConfigError("configuration", problems)
-    return backends
+    """The configured backends. Raises ActuatorError."""
+    return {name: build(item.kind, name, item.options) for name, item in config.backends.items()}
 
 
-def build_source(config: Config) -> ScrapeSource:
+def build_source(config: Config, clock: Callable[[], float] = time.time) -> ScrapeSource:
     """The scraping source of all pools: fixed targets and targets files."""
     fixed = [
         _target(pool_name, target) for pool_name, pool in config.pools.items() for target in pool.targets
     ]
-    files = [FileTargets(pool.targets_file) for pool in config.pools.values() if pool.targets_file is not None]
+    files = [
+        FileTargets(pool.targets_file) for pool in config.pools.values() if pool.targets_file is not None
+    ]
     settings = ScrapeSettings(
         interval_s=config.interval,
         deadline_s=config.scrape.deadline,
@@ -81,12 +75,12 @@ def build_source(config: Config) -> ScrapeSource:
         max_body_bytes=config.scrape.max_bytes,
         jitter=config.scrape.jitter,
     )
-    return ScrapeSource(JoinedTargets((StaticTargets(fixed), *files)), settings)
+    return ScrapeSource(JoinedTargets((StaticTargets(fixed), *files)), settings, clock)
 
 
 def _target(pool: str, config: TargetConfig) -> Target:
     labels = {"build": config.build, "device": config.device, "cluster": config.cluster}
-    return target(
+    found = target(
         config.url + config.path if config.path is not None else config.url,
         TargetRole(config.role),
         name=config.name,
@@ -95,6 +89,7 @@ def _target(pool: str, config: TargetConfig) -> Target:
         token_file=config.bearer_token_file,
         labels={key: value for key, value in labels.items() if value is not None},
     )
+    return found if config.address is None else replace(found, address=config.address)
 
 
 def loop_settings(config: Config) -> LoopSettings:

@@ -7,11 +7,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 
 from actuators.model import Lever
 from analyzers.model import ClientBehaviour, PoolSettings, Slo
+from collector.sources.targets import target
+from inferostat import strict_yaml
+from inferostat.config_checks import check
+from inferostat.config_problems import schema_problems
 from inferostat.planner.model import Mode
 from inferostat.planner.policy import (
     DEFAULT_LEVERS,
@@ -41,14 +53,32 @@ class ConfigError(Exception):
 def _duration(value: object) -> object:
     """`5s`, `200ms`, `10m` or a number of seconds."""
     if isinstance(value, str):
-        match = re.fullmatch(r"\s*([0-9.]+)\s*(ms|s|m|h)\s*", value)
+        match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h)\s*", value)
         if match is None:
-            raise ValueError("expected a duration such as 500ms, 5s or 10m")
+            raise ValueError(f"expected a duration such as 500ms, 5s or 10m, found {value!r}; correct it")
         return float(match.group(1)) * _UNITS[match.group(2)]
+    if isinstance(value, bool):  # pydantic tells a ValueError with its path, and lets a TypeError through
+        raise ValueError(f"expected a duration such as 500ms, 5s or 10m, found {value}; correct it")  # noqa: TRY004
     return value
 
 
-Duration = Annotated[float, BeforeValidator(_duration), Field(gt=0)]
+def _beside_the_file(value: Path, info: ValidationInfo) -> Path:
+    """A relative path counts from the folder of the configuration file, wherever the agent was started."""
+    base = (info.context or {}).get("base")
+    whole = value.expanduser()
+    return whole if base is None else Path(base) / whole
+
+
+def _http_url(value: str) -> str:
+    if not value.startswith(("http://", "https://")):
+        raise ValueError(f"expected http://host:port[/path] as a target, found {value!r}; correct it")
+    target(value)  # its TargetError is a ValueError that explains
+    return value
+
+
+Duration = Annotated[float, BeforeValidator(_duration), Field(gt=0, allow_inf_nan=False)]
+FilePath = Annotated[Path, AfterValidator(_beside_the_file)]
+HttpUrl = Annotated[str, AfterValidator(_http_url)]
 
 
 class _Model(BaseModel):
@@ -58,7 +88,7 @@ class _Model(BaseModel):
 class TargetConfig(_Model):
     """One address to scrape."""
 
-    url: str = Field(pattern=r"^https?://")
+    url: HttpUrl
     role: Literal["engine", "gpu", "gateway"] = "engine"
     name: str | None = None
     path: str | None = None
@@ -67,13 +97,7 @@ class TargetConfig(_Model):
     build: str | None = None
     cluster: str | None = None
     address: str | None = None
-    bearer_token_file: Path | None = None
-
-    @model_validator(mode="after")
-    def _gateway_names_its_cluster(self) -> TargetConfig:
-        if self.role == "gateway" and self.cluster is None:
-            raise ValueError("a gateway needs `cluster`: the gateway's name for this pool's upstream")
-        return self
+    bearer_token_file: FilePath | None = None
 
 
 class ClientConfig(_Model):
@@ -98,12 +122,6 @@ class LeverConfig(_Model):
     verify_within: Duration | None = None
     quarantine: Duration | None = None
 
-    @model_validator(mode="after")
-    def _bounds_in_order(self) -> LeverConfig:
-        if self.minimum is not None and self.maximum is not None and self.minimum > self.maximum:
-            raise ValueError(f"minimum {self.minimum:g} is above maximum {self.maximum:g}")
-        return self
-
 
 class ScalingConfig(_Model):
     utilisation: float = Field(default=0.8, gt=0, le=1)
@@ -117,7 +135,7 @@ class ScalingConfig(_Model):
 class PoolConfig(_Model):
     mode: Mode | None = None
     targets: tuple[TargetConfig, ...] = ()
-    targets_file: Path | None = None
+    targets_file: FilePath | None = None
     clients: ClientConfig = ClientConfig()
     slo: SloConfig = SloConfig()
     price_usd_per_gpu_hour: float = Field(default=2.95, ge=0)
@@ -127,18 +145,27 @@ class PoolConfig(_Model):
     scaling: ScalingConfig = ScalingConfig()
     levers: dict[Lever, LeverConfig] = Field(default_factory=dict)
 
-    @model_validator(mode="after")
-    def _reads_something(self) -> PoolConfig:
-        if not self.targets and self.targets_file is None:
-            raise ValueError("nothing to read: give `targets` or `targets_file`")
-        return self
-
 
 class BackendConfig(BaseModel):
-    """`kind` names the plug-in (entry point of group inferostat.actuators); the rest are its own options."""
+    """`kind` names the plug-in (entry point of group inferostat.actuators); the rest are its own options.
+
+    Options whose names end in `_path` or `_file` are paths.
+    """
 
     model_config = ConfigDict(extra="allow", frozen=True)
     kind: str
+
+    @model_validator(mode="before")
+    @classmethod
+    def _paths_beside_the_file(cls, value: object, info: ValidationInfo) -> object:
+        if not isinstance(value, dict):
+            return value
+        return {
+            key: str(_beside_the_file(Path(item), info))
+            if str(key).endswith(("_path", "_file")) and isinstance(item, str)
+            else item
+            for key, item in value.items()
+        }
 
     @property
     def options(self) -> Mapping[str, Any]:
@@ -148,7 +175,7 @@ class BackendConfig(BaseModel):
 class ApiConfig(_Model):
     host: str = "127.0.0.1"
     port: int = Field(default=9464, ge=0, le=65535)
-    token_file: Path | None = None
+    token_file: FilePath | None = None
 
 
 class ScrapeConfig(_Model):
@@ -165,22 +192,9 @@ class Config(_Model):
     backends: dict[str, BackendConfig] = Field(default_factory=dict)
     scrape: ScrapeConfig = ScrapeConfig()
     api: ApiConfig = ApiConfig()
-    journal: Path = Path("inferostat.sqlite")
+    journal: FilePath = Field(default=Path("inferostat.sqlite"), validate_default=True)
     retention: Duration = 1800.0
     traces: Literal["none", "console", "otlp"] = "none"
-
-    @model_validator(mode="after")
-    def _levers_have_their_backend(self) -> Config:
-        missing = [
-            f"pools.{pool}.levers.{lever}.backend: expected one of {sorted(self.backends)} (backends:), found"
-            f" '{item.backend}'"
-            for pool, settings in self.pools.items()
-            for lever, item in settings.levers.items()
-            if item.backend not in self.backends
-        ]
-        if missing:
-            raise ValueError("\n".join(missing))
-        return self
 
     @property
     def freshness_s(self) -> float:
@@ -229,56 +243,35 @@ def pool_settings(pool: PoolConfig) -> PoolSettings:
     )
 
 
-def parse(text: str, source: str = "inferostat.yaml") -> Config:
-    """A configuration from YAML text; raises ConfigError with every problem found, each with its path."""
+def parse(text: str, source: str = "inferostat.yaml", base: Path | None = None) -> Config:
+    """A configuration from YAML text; raises ConfigError with every problem found, each with its path.
+
+    `base`: the folder that relative paths count from; None is the process's own.
+    """
     try:
-        raw = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(source, [f"not readable as YAML: {_one_line(str(error))}"]) from error
+        raw, problems = strict_yaml.read(text)
+    except strict_yaml.YamlError as error:
+        raise ConfigError(source, [f"expected YAML, found {error}; correct it there"]) from error
     if not isinstance(raw, dict):
-        raise ConfigError(source, [f"expected a mapping at the top, found {type(raw).__name__}"])
+        found = "nothing" if raw is None else type(raw).__name__
+        raise ConfigError(source, [f"expected a mapping at the top, found {found}; see the example file"])
     try:
-        return Config.model_validate(raw)
+        config = Config.model_validate(raw, context={"base": base})
     except ValidationError as error:
-        raise ConfigError(source, _problems(error)) from error
+        raise ConfigError(source, [*problems, *schema_problems(error, Config), *check(raw)]) from error
+    problems += check(raw)
+    if problems:
+        raise ConfigError(source, problems)
+    return config
 
 
 def load(path: Path) -> Config:
     """Read a file. ConfigError also when it cannot be read."""
     try:
         text = path.read_text(encoding="utf-8")
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
+        found = error.strerror if isinstance(error, OSError) else str(error)
         raise ConfigError(
-            str(path), [f"cannot be read: {error.strerror}; give another file with -c"]
+            str(path), [f"expected a readable file, found {found}; give another one with -c"]
         ) from error
-    return parse(text, str(path))
-
-
-def _problems(error: ValidationError) -> list[str]:
-    found: list[str] = []
-    for item in error.errors(include_url=False):
-        path = _path(item["loc"])
-        for line in str(item["msg"]).removeprefix("Value error, ").splitlines():
-            told = line if path == "(top)" else f"{path}: {line[0].lower()}{line[1:]}"
-            if item["type"] != "missing" and item["type"] != "value_error":
-                told += f" (found {_shown(item['input'])})"
-            found.append(told)
-    return found
-
-
-def _path(location: tuple[int | str, ...]) -> str:
-    text = ""
-    for part in location:
-        if part == "[key]":
-            continue
-        text += f"[{part}]" if isinstance(part, int) else f".{part}"
-    return text.removeprefix(".") or "(top)"
-
-
-def _shown(value: object) -> str:
-    text = _one_line(repr(value))
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    return parse(text, str(path), path.absolute().parent)

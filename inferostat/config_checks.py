@@ -15,6 +15,7 @@ from collector.sources.targets import TargetError, target
 from inferostat.config_problems import nearest
 
 Raw = Mapping[str, object]
+LEVERS = frozenset(lever.value for lever in Lever)
 
 
 def check(raw: Raw) -> list[str]:
@@ -32,7 +33,7 @@ def check(raw: Raw) -> list[str]:
 
 
 def _build(backends: Raw, built: dict[str, Backend]) -> Iterator[str]:
-    """Every backend, made once from its options to see whether it can be; making one touches nothing outside."""
+    """Every backend, made once from its options to see whether it can be; that touches nothing outside."""
     for name, options in _mappings(backends):
         kind = options.get("kind")
         if not isinstance(kind, str):
@@ -86,7 +87,7 @@ def _levers(path: str, pool: Raw, backends: Raw, built: Mapping[str, Backend]) -
         here = f"{path}.levers.{lever}"
         low, high = item.get("minimum"), item.get("maximum")
         if isinstance(low, int | float) and isinstance(high, int | float) and low > high:
-            yield f"{here}.minimum: expected at most the maximum {high:g}, found {low:g}; swap or correct them"
+            yield f"{here}.minimum: expected at most the maximum {high:g}, found {low:g}; correct them"
         backend = item.get("backend")
         if not isinstance(backend, str):
             continue
@@ -95,9 +96,12 @@ def _levers(path: str, pool: Raw, backends: Raw, built: Mapping[str, Backend]) -
                 f"{here}.backend: expected the name of one of `backends`, found {backend!r};"
                 f" {nearest(backend, map(str, backends))}"
             )
-        elif backend in built and lever in Lever and lever not in built[backend].levers:
+        elif backend in built and lever in LEVERS and lever not in built[backend].levers:
             able = ", ".join(sorted(built[backend].levers))
-            yield f"{here}.backend: expected one that moves {lever}, found {backend!r}, which moves {able}; correct it"
+            yield (
+                f"{here}.backend: expected one that moves {lever}, found {backend!r}, which moves {able};"
+                " correct it"
+            )
 
 
 def _mapping(value: object) -> Raw:

@@ -1,4 +1,4 @@
-"""Mistakes in the configuration as a person reads them: path, what was expected, what was found, what to do."""
+"""Mistakes in the configuration as a person reads them: path, expected, found, what to do."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ def _expected(item: Any) -> str:
 def _advice(item: Any) -> str:
     choices = item.get("ctx", {}).get("expected")
     if isinstance(choices, str) and isinstance(item["input"], str):
-        found = difflib.get_close_matches(item["input"], [part for part in choices.split("'") if part.isidentifier()], n=1)
+        found = difflib.get_close_matches(
+            item["input"], [part for part in choices.split("'") if part.isidentifier()], n=1
+        )
         if found:
             return f"did you mean {found[0]}?"
     return "correct it"

@@ -1,4 +1,4 @@
-"""The daemon: schedule, reload, pause, API and an orderly end. Signals only set flags, read at the top of the loop."""
+"""The daemon: schedule, reload, pause, API and an orderly end. Signals only set flags."""
 
 from __future__ import annotations
 
@@ -10,23 +10,36 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from actuators.model import ActuatorError, Status
-from inferostat import VERSION
+from inferostat import VERSION, journal
 from inferostat.api.auth import load_or_create_token
 from inferostat.api.controls import ControlError
 from inferostat.api.server import StatusServer
 from inferostat.api.services import ApiSettings, Services
 from inferostat.api.state import StatusBoard
-from inferostat.api.view import CycleView, Pause
+from inferostat.api.view import ActionRecord, CycleView, Pause
 from inferostat.assembly import Parts, assemble
 from inferostat.config import Config, ConfigError, load
 from inferostat.embedded import FleetLink
-from inferostat.loop import CycleReport, Loop
+from inferostat.journal import Journal, JournalError
+from inferostat.journal import Pause as JournalPause
+from inferostat.loop import CycleReport
+from inferostat.planner import Mode, Verdict
 from inferostat.present import CycleFacts
 from inferostat.telemetry import Telemetry
+from inferostat.tracing import TracingError
 
 log = logging.getLogger("inferostat")
 
-SHUTDOWN_S = 8.0
+# Together below ten seconds: a cycle under way may end by itself, then everything is closed.
+CYCLE_GRACE_S = 4.0
+SHUTDOWN_S = 5.0
+SHOWN_ACTIONS = 100
+# What a running agent cannot change; a reload that tries is refused as a whole rather than half obeyed.
+FIXED = ("journal", "api", "retention")
+
+
+class ListenError(Exception):
+    """The page's address cannot be had: expected, found, what to do."""
 
 
 @dataclass
@@ -70,7 +83,7 @@ class Daemon:
     async def run(self, announce: Callable[[str], None] = lambda url: None) -> None:
         """Serve and cycle until `flags.stop`; `announce` is told the page's address once it answers."""
         self._install_signals()
-        self._parts = assemble(self.config)
+        self._parts = assemble(self.config, clock=self.clock)
         if self._parts.journal.recovered is not None:
             log.error("journal_recovered %s", self._parts.journal.recovered)
         self.telemetry.configuration_loaded(True, self.clock())
@@ -79,11 +92,24 @@ class Daemon:
             self._link = FleetLink(self._embedded.admin_url, self._embedded.clients_url)
         server = StatusServer(self._services())
         try:
-            announce(await server.start())
-            await self._recover(self._parts.loop)
+            announce(await self._listen(server))
+            await self._recover(self._parts)
             await self._cycle_until_stopped()
         finally:
-            await asyncio.wait_for(self._close(server), SHUTDOWN_S)
+            try:
+                await asyncio.wait_for(self._close(server), SHUTDOWN_S)
+            except TimeoutError:
+                log.error("shutdown_incomplete not everything was closed within %g s", SHUTDOWN_S)
+
+    async def _listen(self, server: StatusServer) -> str:
+        try:
+            return await server.start()
+        except OSError as error:
+            where = f"{self.config.api.host}:{self.config.api.port}"
+            raise ListenError(
+                f"api: expected to listen on {where}, found {error.strerror or error};"
+                " stop what listens there or give another api.port"
+            ) from error
 
     # Controls of the API
 
@@ -101,8 +127,9 @@ class Daemon:
             raise ControlError("expected a configuration file to reload, found the embedded fleet's own", 409)
         try:
             config = load(self.path)
-            parts = assemble(config, keep=self._parts)
-        except (ConfigError, ActuatorError) as error:
+            self._check_fixed(config)
+            parts = assemble(config, self._parts, self.clock)
+        except (ConfigError, ActuatorError, JournalError, TracingError) as error:
             self.telemetry.configuration_loaded(False, self.clock())
             log.error("reload_failed the old configuration stays in force: %s", error)
             raise ControlError(str(error), 422) from error
@@ -114,6 +141,17 @@ class Daemon:
         self.board.configured(str(config.mode))
         log.info("reloaded %s", self.path)
 
+    def _check_fixed(self, config: Config) -> None:
+        changed = [name for name in FIXED if getattr(config, name) != getattr(self.config, name)]
+        if changed:
+            raise ConfigError(
+                str(self.path),
+                [
+                    f"{name}: expected what the agent was started with, found another value; restart it"
+                    for name in changed
+                ],
+            )
+
     # The loop
 
     async def _cycle_until_stopped(self) -> None:
@@ -124,7 +162,7 @@ class Daemon:
                 self.flags.reload = False
                 await self._reload_on_signal()
             try:
-                await self._one_cycle()
+                await self._cycle_or_stop()
             except Exception:  # nothing around us, and no bug of ours, may end the loop
                 log.exception("cycle_failed please report it as a bug")
                 self.telemetry.cycle_done("failed", None)
@@ -139,19 +177,35 @@ class Daemon:
             except TimeoutError:
                 continue
 
+    async def _cycle_or_stop(self) -> None:
+        """One cycle, given up when the agent is to stop and it does not end soon.
+
+        An action under way is then open in the journal, and settled against reality at the next start.
+        """
+        cycle = asyncio.create_task(self._one_cycle())
+        stopping = asyncio.create_task(self.flags.stop.wait())
+        try:
+            await asyncio.wait({cycle, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({cycle}, timeout=CYCLE_GRACE_S)
+            if cycle.done():
+                return await cycle
+            log.warning("cycle_given_up it did not end within %g s of being told to stop", CYCLE_GRACE_S)
+        finally:
+            for task in (cycle, stopping):
+                task.cancel()
+            await asyncio.gather(cycle, stopping, return_exceptions=True)
+
     async def _one_cycle(self) -> None:
         parts = self._parts
         assert parts is not None
         now = self.clock()
-        paused = parts.journal.paused()
+        paused = _paused(parts.journal, now)
         report = await parts.loop.run_cycle(now, paused is not None)
         self._log(report)
         overran = report.phases["total"] > self.config.interval
         self._count(report, overran)
         self.telemetry.paused(paused is not None)
         self.board.pause(None if paused is None else Pause(paused.at, paused.reason), now)
-        if report.decision is None:
-            return
         self.board.publish(
             CycleView(
                 cycle=report.number,
@@ -201,9 +255,11 @@ class Daemon:
                 log.info("target_answers %s", target.name)
         self._down = down
 
-    async def _recover(self, loop: Loop) -> None:
-        for outcome in await loop.recover(self.clock()):
+    async def _recover(self, parts: Parts) -> None:
+        """Settle what an earlier run left open, and show what it did."""
+        for outcome in await parts.loop.recover(self.clock()):
             log.info("settled %s %s %s", outcome.status, outcome.action_id, outcome.detail)
+        self.board.remember(_record(item) for item in reversed(parts.journal.actions(SHOWN_ACTIONS)))
 
     async def _reload_on_signal(self) -> None:
         try:
@@ -227,7 +283,7 @@ class Daemon:
         return Services(self.board, self.telemetry.registry, settings, self, self.clock, self._link)
 
     async def _close(self, server: StatusServer) -> None:
-        """Stop listening first, then let go of everything that was opened; limits in force stay, and are told."""
+        """Stop listening first, then let go of all that was opened; limits in force stay, and are told."""
         await server.close()
         if self._link is not None:
             await self._link.close()
@@ -235,3 +291,19 @@ class Daemon:
             held = {str(key): item.value for key, item in self._parts.journal.held().items()}
             await self._parts.close()
             log.info("stopped holding=%s", held)
+
+
+def _paused(journal: Journal, now: float) -> JournalPause | None:
+    """The pause in the journal; one that cannot be read may say pause, so nothing is moved."""
+    try:
+        return journal.paused()
+    except JournalError as error:
+        return JournalPause(now, "agent", str(error))
+
+
+def _record(item: journal.ActionRecord) -> ActionRecord:
+    """A journal's record as the page shows it. Advice is an action whose outcome says so."""
+    advised = item.outcome is not None and item.outcome.status is Status.ADVISED
+    seen = item.verification
+    verdict = None if seen is None else Verdict(seen.action_id, seen.state, seen.detail)
+    return ActionRecord(item.action, str(Mode.ADVISE if advised else Mode.ACT), item.outcome, verdict)

@@ -6,8 +6,9 @@ The fleet and its clients are processes of their own; everything here goes throu
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -89,12 +90,13 @@ class FleetLink:
         self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=REQUEST_S))
         self._reverts: set[asyncio.Task[None]] = set()
         self._load_factor = 1.0
+        self._ends: dict[str, float] = {}  # kind of fault -> unix time at which it ends by itself
 
     async def info(self) -> FleetInfo | None:
         """What fleet and clients say now; None while the fleet does not answer."""
         try:
             document = await self._get(f"{self._admin_url}/admin/fleet")
-        except (aiohttp.ClientError, TimeoutError, ValueError):
+        except (aiohttp.ClientError, TimeoutError, TypeError, ValueError):
             return None
         clients: Mapping[str, float] = {}
         if self._clients_url is not None:
@@ -103,9 +105,10 @@ class FleetLink:
                 clients = {
                     name: float(value) for name, value in stats.items() if isinstance(value, int | float)
                 }
-            except (aiohttp.ClientError, TimeoutError, ValueError):
+            except (aiohttp.ClientError, TimeoutError, TypeError, ValueError):
                 clients = {}
-        return FleetInfo.from_admin(document, self._load_factor, clients)
+        found = FleetInfo.from_admin(document, self._load_factor, clients)
+        return replace(found, faults=tuple(replace(f, until=self._ends.get(f.kind)) for f in found.faults))
 
     async def start_clients(self) -> float:
         """Let the clients begin (once); the wall-clock time of their first arrivals' zero."""
@@ -118,7 +121,11 @@ class FleetLink:
         if order.g is not None:
             body["g"] = order.g
         await self._send("POST", f"{self._admin_url}/admin/faults", body)
+        self._ends = (
+            {} if order.kind == "recover" else {k: v for k, v in self._ends.items() if k != order.kind}
+        )
         if order.duration_s is not None and order.kind != "recover":
+            self._ends[order.kind] = time.time() + order.duration_s
             self._later(
                 order.duration_s,
                 "POST",
@@ -164,7 +171,7 @@ class FleetLink:
             response.raise_for_status()
             document = await response.json()
         if not isinstance(document, dict):
-            raise ValueError(f"expected an object from {url}, found {type(document).__name__}")
+            raise TypeError(f"expected an object from {url}, found {type(document).__name__}")
         return document
 
     async def _send(self, method: str, url: str, body: Mapping[str, object]) -> dict[str, Any]:

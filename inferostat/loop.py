@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -18,6 +18,7 @@ from analyzers.model import Analysis, Context, Finding, PoolSettings
 from analyzers.registry import analyze
 from collector.history import History
 from collector.model import Frame
+from inferostat import hindrance
 from inferostat.journal import Journal, JournalError, resolve
 from inferostat.planner import Decision, Mode, Policy, decide
 from inferostat.planner.state import Episode, LeverMemory, PlannerState, Trial
@@ -25,6 +26,7 @@ from inferostat.tracing import CycleTracer
 
 ENDPOINT_LEVERS = (Lever.WEIGHT, Lever.DRAIN, Lever.WAKE)
 LIMITS = (Lever.BREAKER, Lever.ADMISSION, Lever.RETRY_BUDGET)
+JOURNAL_CHECK_S = 30.0
 
 
 class Source(Protocol):
@@ -84,6 +86,9 @@ class Loop:
         self.number = 0
         self._analysis = Analysis(0.0)
         self._phases: dict[str, float] = {}
+        self._ignored: dict[LeverKey, hindrance.Ignored] = {}
+        self._journal_error: str | None = None
+        self._journal_checked_at = float("-inf")
 
     def take_over(self, other: Loop) -> None:
         """Go on where another loop ends (a reload): its history, memory and last analysis."""
@@ -91,6 +96,7 @@ class Loop:
         self.state = other.state
         self.number = other.number
         self._analysis = other._analysis
+        self._ignored = other._ignored
 
     def advise_only(self) -> None:
         """Take all authority away: what would be done is said, nothing is moved."""
@@ -119,6 +125,7 @@ class Loop:
         started = time.perf_counter()
         with self.tracer.cycle(self.number) as span:
             frame, readings = await self._sense(now)
+            self._check_journal(now)
             try:
                 analysis, decision = self._think(frame, readings, paused, now)
             except Exception as error:  # a bug of ours must not stop the loop, nor move anything
@@ -166,7 +173,12 @@ class Loop:
             policy = replace(self.settings.policy, paused=paused or self.settings.policy.paused)
             decision = decide(analysis, frame, readings, policy, self.state, now)
             self.state = decision.state
-            analysis = replace(analysis, findings=_merged(analysis.findings, decision.findings))
+            self._ignored = hindrance.still_told(self._ignored, now, self.settings.freshness_s)
+            hindered = hindrance.find(
+                readings, self._ignored, self._journal_error, self._analysis.findings, now
+            )
+            added = (*decision.findings, *hindered)
+            analysis = replace(analysis, findings=_merged(analysis.findings, added))
         self._analysis = analysis
         return analysis, decision
 
@@ -176,7 +188,37 @@ class Loop:
             outcomes = [await self._carry_out(action, decision, written, now) for action in decision.actions]
             for action, outcome in zip(decision.actions, outcomes, strict=True):
                 self.state = self.state.after(action, outcome)
+                self._heed(action, outcome, now)
             return tuple(outcomes)
+
+    def _heed(self, action: Action, outcome: Outcome, now: float) -> None:
+        """A lever that ignores orders is left alone, longer each time; one that follows is trusted again."""
+        key = action.key
+        if outcome.status is Status.APPLIED:
+            self._ignored = hindrance.effective(self._ignored, action)
+        if outcome.status is not Status.IGNORED:
+            return
+        policy = self.settings.policy.pool(key.pool).lever(key.lever)
+        item = hindrance.ignored_again(
+            self._ignored.get(key), outcome, policy.cooldown_s, policy.quarantine_s, now
+        )
+        self._ignored = {**self._ignored, key: item}
+        self.state = self.state.with_memory(
+            key, replace(self.state.memory(key), quarantined_until=item.until)
+        )
+        with suppress(JournalError):  # the pause is kept in memory; the journal's fault is told by itself
+            self.journal.quarantine(key, item.until, "an order was accepted and ignored")
+
+    def _check_journal(self, now: float) -> None:
+        """Whether the journal takes writes, before one is needed: an agent that cannot act must say so."""
+        if self._journal_error is None and now - self._journal_checked_at < JOURNAL_CHECK_S:
+            return
+        self._journal_checked_at = now
+        try:
+            self.journal.check()
+            self._journal_error = None
+        except JournalError as error:
+            self._journal_error = str(error)
 
     def _write_down(self, decision: Decision, now: float) -> int | None:
         """Journal what was decided and judged; None when there was nothing or the journal cannot be written."""
@@ -193,7 +235,8 @@ class Loop:
             return self.journal.decide(
                 now, self.number, decision.sentence(), {"considered": decision.considered}
             )
-        except JournalError:
+        except JournalError as error:
+            self._journal_error = str(error)
             return None  # `begin` of each action meets the same fault and says so in its outcome
 
     async def _carry_out(
@@ -204,6 +247,7 @@ class Loop:
         try:
             self.journal.begin(action, name, decision_id)
         except JournalError as error:
+            self._journal_error = str(error)
             return Outcome(action.id, now, Status.FAILED, None, f"not sent: {error}")
         if mode is Mode.ACT:
             outcome = await self._send(name, action, now)
@@ -223,7 +267,9 @@ class Loop:
         try:
             return await self.backends[backend].apply(action, now)
         except Exception as error:
-            return Outcome(action.id, now, Status.FAILED, None, f"backend {backend} failed unexpectedly: {error!r}")
+            return Outcome(
+                action.id, now, Status.FAILED, None, f"backend {backend} failed unexpectedly: {error!r}"
+            )
 
     def _keys(self) -> tuple[LeverKey, ...]:
         """Every handle the configuration names: pool levers, and endpoint levers for each endpoint last seen."""
@@ -244,9 +290,17 @@ class Loop:
             if name is not None:
                 by_backend.setdefault(name, []).append(key)
         results = await asyncio.gather(
-            *(self.backends[name].read(tuple(wanted)) for name, wanted in by_backend.items())
+            *(self._read_from(name, tuple(wanted)) for name, wanted in by_backend.items())
         )
         return tuple(reading for readings in results for reading in readings)
+
+    async def _read_from(self, backend: str, keys: tuple[LeverKey, ...]) -> tuple[LeverReading, ...]:
+        """A back end that raises (a plug-in's bug) leaves its own levers unknown, and no others."""
+        try:
+            return await self.backends[backend].read(keys)
+        except Exception as error:
+            reason = f"expected backend {backend} to read its levers, found {error!r}; report it as its bug"
+            return tuple(LeverReading(key, known=False, reason=reason) for key in keys)
 
     def _report(
         self,

@@ -9,8 +9,8 @@ from analyzers.model import Finding, Severity
 from inferostat.api.events import lever_value
 from inferostat.api.view import CycleView
 
-# most telling first, where several findings are equally severe
-SLUG_ORDER = ("retry-storm-collapsed", "retry-storm", "retry-storm-incipient", "retry-storm-recovering")
+# a storm is what drives the saturation and the timeouts seen beside it: it is named first, whatever is worse
+STORMS = ("retry-storm-collapsed", "retry-storm", "retry-storm-incipient")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +39,13 @@ def headline(view: CycleView | None) -> Headline:
         )
     if serving == 0:
         return Headline("critical", "No endpoint can be read", "No endpoint can be read", detail)
-    worst = _worst(view.analysis.findings)
-    if worst is None:
+    pressing = _pressing(view.analysis.findings)
+    if not pressing:
         return Headline("ok", "Healthy", "Healthy: nothing needs attention", detail)
-    others = sum(finding.severity is not Severity.INFO for finding in view.analysis.findings) - 1
-    more = f" (and {others} more)" if others > 0 else ""
-    return Headline(
-        worst.severity.name.lower(), _name(worst), f"{_name(worst)}: {worst.summary}{more}", detail
-    )
+    first = min(pressing, key=_rank)
+    more = f" (and {len(pressing) - 1} more)" if len(pressing) > 1 else ""
+    level = max(finding.severity for finding in pressing).name.lower()
+    return Headline(level, _name(first), f"{_name(first)}: {first.summary}{more}", detail)
 
 
 def _name(finding: Finding) -> str:
@@ -60,14 +59,15 @@ def _serving(view: CycleView) -> tuple[int, int]:
     return sum(name in up for name in endpoints), len(endpoints)
 
 
-def _worst(findings: tuple[Finding, ...]) -> Finding | None:
-    """The most severe finding; information (such as `vulnerable`) is no reason for concern."""
+def _pressing(findings: tuple[Finding, ...]) -> list[Finding]:
+    """Information (such as `vulnerable`) is no reason for concern."""
+    return [finding for finding in findings if finding.severity is not Severity.INFO]
 
-    def rank(finding: Finding) -> tuple[int, int, float]:
-        order = SLUG_ORDER.index(finding.slug) if finding.slug in SLUG_ORDER else len(SLUG_ORDER)
-        return (-finding.severity, order, finding.since)
 
-    return min((f for f in findings if f.severity is not Severity.INFO), key=rank, default=None)
+def _rank(finding: Finding) -> tuple[int, int, float]:
+    """Storms first, then the most severe, then the oldest."""
+    order = STORMS.index(finding.slug) if finding.slug in STORMS else len(STORMS)
+    return (order, -finding.severity, finding.since)
 
 
 def _limits(readings: tuple[LeverReading, ...]) -> list[str]:

@@ -13,7 +13,11 @@ from inferostat.cli.output import fail, told
 from rules.export import export as export_rules
 
 dashboards_app = typer.Typer(help="The Grafana dashboard.", no_args_is_help=True, rich_markup_mode=None)
-rules_app = typer.Typer(help="Recording and alerting rules, and Alertmanager inhibition.", no_args_is_help=True, rich_markup_mode=None)
+rules_app = typer.Typer(
+    help="Recording and alerting rules, and Alertmanager inhibition.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
 
 Directory = Annotated[Path, typer.Argument(help="Where to write; made if it is not there.")]
 As = Annotated[str | None, typer.Option("--as", help="`kubernetes`: as objects to apply.")]
@@ -43,5 +47,7 @@ def _export(work: Callable[[Path, bool], object], directory: Path, form: str | N
     try:
         work(directory, form == "kubernetes")
     except OSError as error:
-        raise fail(f"expected to write into {directory}, found {error.strerror}; give another folder") from error
+        raise fail(
+            f"expected to write into {directory}, found {error.strerror}; give another folder"
+        ) from error
     told.print(f"written to {directory}")

@@ -54,7 +54,9 @@ def demo(
     seed: Annotated[int | None, typer.Option()] = None,
     load: Annotated[float | None, typer.Option(help="Offered load as a share of measured capacity.")] = None,
     duration: Annotated[float | None, typer.Option(help="Seconds, instead of the scenario's.")] = None,
-    no_act: Annotated[bool, typer.Option("--no-act", help="The agent watches and says, and moves nothing.")] = False,
+    no_act: Annotated[
+        bool, typer.Option("--no-act", help="The agent watches and says, and moves nothing.")
+    ] = False,
     act_after_fault: Annotated[
         float | None, typer.Option(help="Let the agent act only from SECONDS after the fault's end.")
     ] = None,
@@ -86,7 +88,10 @@ def demo(
             shown.add_row(key, f"{value:.3f}" if isinstance(value, float) else str(value))
     events = table("Timeline", "t", "kind", "lever", "target", "state", "reason")
     for entry in document["timeline"]:
-        events.add_row(f"{entry['t']:.1f}", *(str(entry[name] or "") for name in ("kind", "lever", "target", "state", "reason")))
+        events.add_row(
+            f"{entry['t']:.1f}",
+            *(str(entry[name] or "") for name in ("kind", "lever", "target", "state", "reason")),
+        )
     emit(document, output, [shown, events])
 
 
@@ -140,7 +145,16 @@ async def _agent(play: Play, running: Embedded, workdir: Path) -> AsyncIterator[
     path.write_text(yaml.safe_dump(config))
     url_file.unlink(missing_ok=True)
     with (workdir / "agent.log").open("ab") as log:
-        command = [sys.executable, "-m", "inferostat.cli", "run", "-c", str(path), "--url-file", str(url_file)]
+        command = [
+            sys.executable,
+            "-m",
+            "inferostat.cli",
+            "run",
+            "-c",
+            str(path),
+            "--url-file",
+            str(url_file),
+        ]
         child = spawn(command, log)
     try:
         yield await _address(child, url_file, workdir / "agent.log")
@@ -186,7 +200,11 @@ async def _conduct(play: Play, conductor: Conductor, watcher: Watcher) -> list[E
         try:
             async for event in conductor.play(play.duration_s, with_faults=play.fault):
                 reason = " ".join(f"{k}={v}" for k, v in event.items() if k not in ("t", "kind"))
-                entries.append(Entry(event["t"], "fault", None, str(event.get("targets", "clients")), event["kind"], reason))
+                entries.append(
+                    Entry(
+                        event["t"], "fault", None, str(event.get("targets", "clients")), event["kind"], reason
+                    )
+                )
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
@@ -204,7 +222,10 @@ def _document(
     lag: float | None,
 ) -> dict[str, Any]:
     if lag is not None and lag > 0.05:
-        told.print(f"this machine is too slow for honest times: event-loop lag p99 {lag * 1000:.0f} ms", style="yellow")
+        told.print(
+            f"this machine is too slow for honest times: event-loop lag p99 {lag * 1000:.0f} ms",
+            style="yellow",
+        )
     return {
         "scenario": play.name,
         "seed": play.seed,

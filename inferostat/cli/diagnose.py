@@ -19,7 +19,18 @@ from collector.sources.targets import StaticTargets, Target, TargetError, target
 from inferostat.cli import fleet
 from inferostat.cli.duration import seconds
 from inferostat.cli.findings import findings_table
-from inferostat.cli.output import FINE, FINDINGS, PARTIAL, UNREACHABLE, Format, Output, emit, fail, table, told
+from inferostat.cli.output import (
+    FINDINGS,
+    FINE,
+    PARTIAL,
+    UNREACHABLE,
+    Format,
+    Output,
+    emit,
+    fail,
+    table,
+    told,
+)
 
 POOL = "default"
 
@@ -34,7 +45,9 @@ class FailOn(StrEnum):
 def diagnose(
     targets: Annotated[list[str], typer.Argument(help="Engines: http://host:port[/metrics].")],
     gpu: Annotated[list[str] | None, typer.Option(help="GPU exporter; may be given several times.")] = None,
-    gateway: Annotated[list[str] | None, typer.Option(help="Gateway's metrics; may be given several times.")] = None,
+    gateway: Annotated[
+        list[str] | None, typer.Option(help="Gateway's metrics; may be given several times.")
+    ] = None,
     samples: Annotated[int, typer.Option(min=2, help="How many scrapes.")] = 3,
     interval: Annotated[str, typer.Option(help="Between scrapes, such as 5s.")] = "5s",
     fail_on: Annotated[FailOn, typer.Option(help="Exit with 1 from this severity on.")] = FailOn.CRITICAL,
@@ -51,7 +64,7 @@ def diagnose(
     except (TargetError, ValueError) as error:
         raise fail(str(error)) from error
     frame, analysis = fleet.run(_look(wanted, samples, period))
-    document = rank(analysis)
+    document: dict[str, Any] = dict(rank(analysis))
     verdict = document["verdict"]
     shown = table("Verdict", "layer", "finding", "sure")
     shown.add_row(str(verdict["layer"]), str(verdict["slug"]), f"{verdict['confidence']:.0%}")
@@ -90,7 +103,14 @@ async def _look(wanted: list[Target], samples: int, period: float) -> tuple[Fram
 
 def _target(frame: Frame, name: str) -> dict[str, Any]:
     status = next(one for one in frame.targets if one.name == name)
-    return {"name": name, "role": status.role.value, "url": status.url, "up": status.up, "product": status.product, "error": status.error}
+    return {
+        "name": name,
+        "role": status.role.value,
+        "url": status.url,
+        "up": status.up,
+        "product": status.product,
+        "error": status.error,
+    }
 
 
 def _recommended(document: dict[str, Any]) -> Any:

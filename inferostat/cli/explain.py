@@ -12,7 +12,9 @@ from analyzers.runbook import section
 from inferostat.cli.output import fail
 
 
-def explain(code: Annotated[str, typer.Argument(help="A finding's code (IS0203) or slug (retry-storm).")]) -> None:
+def explain(
+    code: Annotated[str, typer.Argument(help="A finding's code (IS0203) or slug (retry-storm).")],
+) -> None:
     """Meaning, evidence, false friends and runbook of a finding."""
     try:
         slug, number = resolve(code)

@@ -16,7 +16,8 @@ from inferostat.config import ConfigError, load
 from inferostat.journal import ActionRecord, Journal, JournalError, JournalReader
 
 ConfigOption = Annotated[
-    Path | None, typer.Option("--config", "-c", help="Configuration whose journal to use; default: the embedded fleet's.")
+    Path | None,
+    typer.Option("--config", "-c", help="Configuration whose journal to use; default: the embedded fleet's."),
 ]
 
 
@@ -47,7 +48,10 @@ def actions(
     except JournalError as error:
         raise fail(str(error)) from error
     if paused is not None:
-        told.print(f"acting is PAUSED since {_clock(paused.at)} by {paused.by}: {paused.reason or 'no reason given'}", style="yellow")
+        told.print(
+            f"acting is PAUSED since {_clock(paused.at)} by {paused.by}: {paused.reason or 'no reason given'}",
+            style="yellow",
+        )
     shown = table("Actions", "time", "lever", "target", "from", "to", "outcome", "effect", "reason")
     for record in records:
         action = record.action
@@ -61,11 +65,14 @@ def actions(
             _effect(record),
             action.reason,
         )
-    emit({"paused": paused is not None, "actions": [_document(record) for record in records]}, output, [shown])
+    emit(
+        {"paused": paused is not None, "actions": [_document(record) for record in records]}, output, [shown]
+    )
 
 
 def pause(
-    config: ConfigOption = None, reason: Annotated[str, typer.Option(help="Why, for those who find it paused.")] = ""
+    config: ConfigOption = None,
+    reason: Annotated[str, typer.Option(help="Why, for those who find it paused.")] = "",
 ) -> None:
     """Stop acting everywhere at once; sensing and advice go on. Takes effect within one cycle."""
     with_journal(config, lambda journal: journal.pause(time.time(), getpass.getuser(), reason))
@@ -107,7 +114,11 @@ def _document(record: ActionRecord) -> dict[str, Any]:
         "undone_by": record.undone_by,
         "outcome": None
         if record.outcome is None
-        else {"status": record.outcome.status.value, "readback": record.outcome.readback, "detail": record.outcome.detail},
+        else {
+            "status": record.outcome.status.value,
+            "readback": record.outcome.readback,
+            "detail": record.outcome.detail,
+        },
         "verification": None
         if record.verification is None
         else {"state": record.verification.state, "detail": record.verification.detail},

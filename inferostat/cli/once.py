@@ -16,7 +16,7 @@ from analyzers.model import Severity
 from inferostat.assembly import assemble
 from inferostat.cli import fleet
 from inferostat.cli.findings import findings_table
-from inferostat.cli.output import FINE, FINDINGS, PARTIAL, UNREACHABLE, Format, Output, emit, fail, table
+from inferostat.cli.output import FINDINGS, FINE, PARTIAL, UNREACHABLE, Format, Output, emit, fail, table
 from inferostat.config import Config, ConfigError, load
 from inferostat.journal import JournalError
 from inferostat.loop import CycleReport
@@ -32,7 +32,11 @@ def once(
         report = fleet.run(_look(load(config), samples))
     except (ConfigError, ActuatorError, JournalError) as error:
         raise fail(str(error)) from error
-    emit(_document(report), output, [_targets(report), findings_table(report.analysis.findings), _decided(report)])
+    emit(
+        _document(report),
+        output,
+        [_targets(report), findings_table(report.analysis.findings), _decided(report)],
+    )
     raise typer.Exit(_code(report))
 
 

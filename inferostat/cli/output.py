@@ -6,7 +6,7 @@ import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import Annotated, Any
 
 import typer
@@ -59,8 +59,10 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if isinstance(value, str | int | bool) or value is None:
-        return value if not hasattr(value, "value") else value.value
+    if isinstance(value, Enum):
+        return plain(value.value)
+    if isinstance(value, str | int) or value is None:
+        return value
     return str(value)
 
 

@@ -18,18 +18,32 @@ from inferostat.cli import fleet
 from inferostat.cli.output import fail, told
 from inferostat.cli.state import embedded_dir
 from inferostat.config import Config, ConfigError, load, parse
-from inferostat.daemon import Daemon, EmbeddedFleet
+from inferostat.daemon import Daemon, EmbeddedFleet, ListenError
 from inferostat.embedded import FleetLink, fleet_config
 from inferostat.journal import JournalError
 from inferostat.tracing import TracingError
 
-STARTUP_ERRORS = (ConfigError, ActuatorError, JournalError, TokenError, TracingError, ScenarioError, ChildError, OSError)
+STARTUP_ERRORS = (
+    ConfigError,
+    ActuatorError,
+    JournalError,
+    TokenError,
+    TracingError,
+    ListenError,
+    ScenarioError,
+    ChildError,
+    OSError,
+)
 
 
 def run(
-    config: Annotated[Path | None, typer.Option("--config", "-c", help="inferostat.yaml; without it, the embedded fleet.")] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="inferostat.yaml; without it, the embedded fleet.")
+    ] = None,
     scenario: Annotated[str, typer.Option(help="Embedded fleet: what happens in it.")] = "steady",
-    url_file: Annotated[Path | None, typer.Option(help="Write the page's address here once it answers.")] = None,
+    url_file: Annotated[
+        Path | None, typer.Option(help="Write the page's address here once it answers.")
+    ] = None,
     port: Annotated[int, typer.Option(help="Embedded fleet: port of the page.")] = 9464,
 ) -> None:
     """Sense, analyze, decide, act, until told to stop. SIGHUP reloads the configuration."""
@@ -54,6 +68,9 @@ async def _daemon(config: Config, path: Path, url_file: Path | None) -> None:
 async def _embedded(scenario: Scenario, name: str, port: int) -> None:
     workdir = embedded_dir()
     told.print("starting an embedded fleet: simulated engines behind a real Envoy, mode act")
+    # every run has a new fleet: what an earlier one held is gone with its fleet
+    for leftover in workdir.glob("journal.sqlite*"):
+        leftover.unlink()
     async with embedded(name, workdir) as running:
         document = fleet_config(fleet.setup(running, scenario, port), workdir)
         config = parse(yaml.safe_dump(document), "embedded fleet")

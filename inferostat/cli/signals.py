@@ -23,7 +23,9 @@ LARGEST_BODY_BYTES = 64 * 1024 * 1024
 
 def signals(
     targets: Annotated[list[str], typer.Argument(help="http://host:port[/metrics], or a file with a body.")],
-    product: Annotated[str | None, typer.Option(help="vllm, dcgm or envoy, where the body does not tell.")] = None,
+    product: Annotated[
+        str | None, typer.Option(help="vllm, dcgm or envoy, where the body does not tell.")
+    ] = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Every canonical signal of each target with its value, or the reason why it is unknown."""
@@ -41,7 +43,15 @@ async def _read(name: str, product: str | None) -> dict[str, Any]:
     try:
         body, content_type = await _body(name)
     except (FetchError, OSError) as error:
-        return {"target": name, "engine": None, "error": str(error), "signals": {}, "series": [], "parse_errors": [], "warnings": []}
+        return {
+            "target": name,
+            "engine": None,
+            "error": str(error),
+            "signals": {},
+            "series": [],
+            "parse_errors": [],
+            "warnings": [],
+        }
     whole = not name.startswith(_SCHEMES)  # a file is complete, whatever its last line ends in
     reading = TargetReader(product).read(body, content_type, complete=whole)
     return {**reading_document(name, reading), "error": reading.error}

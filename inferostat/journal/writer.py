@@ -12,7 +12,7 @@ from actuators.model import Action, LeverKey, Outcome, Status
 from actuators.values import same
 from inferostat.journal.reader import JournalReader
 from inferostat.journal.records import action_row, key_row, to_json
-from inferostat.journal.schema import JournalError, connect, explained, lock_file, move_aside
+from inferostat.journal.schema import VERSION, JournalError, connect, explained, lock_file, move_aside
 
 DEFAULT_MAX_BYTES = 64 * 1024 * 1024
 _PRUNE_EVERY = 64  # writes between two looks at the size
@@ -74,6 +74,11 @@ class Journal(JournalReader):
         JournalReader.open(path).close()
         with explained(path, "to open it"):
             return cls(path, connect(path))
+
+    def check(self) -> None:
+        """Write the file's own version once more: whether a write would succeed now. Raises JournalError."""
+        with self._write("to take a write") as connection:
+            connection.execute(f"PRAGMA user_version = {VERSION}")
 
     def decide(self, at: float, cycle: int, summary: str, document: object) -> int:
         """Write a decision; `document` may hold dataclasses. Returns its id for `begin`."""

@@ -52,7 +52,10 @@ def _clamp(value: LeverValue, policy: LeverPolicy) -> LeverValue:
 def _objection(proposal: Proposal, value: LeverValue, gate: Gate) -> tuple[StepName, str | None]:
     reading, memory = gate.reading, gate.memory
     if not reading.known:
-        return StepName.BLOCKED, f"the lever's value is unknown ({reading.reason}): nothing is moved on unknown"
+        return (
+            StepName.BLOCKED,
+            f"the lever's value is unknown ({reading.reason}): nothing is moved on unknown",
+        )
     if value == reading.value:
         return StepName.BLOCKED, f"it is at {_text(value)} already"
     if gate.foreign:
@@ -66,7 +69,10 @@ def _objection(proposal: Proposal, value: LeverValue, gate: Gate) -> tuple[StepN
     if gate.outranked_by is not None:
         return StepName.BLOCKED, gate.outranked_by
     if gate.now < memory.quarantined_until and not (proposal.loosening and _gives_back(proposal, gate)):
-        return StepName.BLOCKED, f"quarantined for {memory.quarantined_until - gate.now:.0f} s more: it had no effect"
+        return (
+            StepName.BLOCKED,
+            f"quarantined for {memory.quarantined_until - gate.now:.0f} s more: it had no effect",
+        )
     return _pace(proposal, value, gate)
 
 
@@ -80,10 +86,13 @@ def _pace(proposal: Proposal, value: LeverValue, gate: Gate) -> tuple[StepName, 
     if since < gate.policy.cooldown_s and not exempt:
         return StepName.LIMITED, f"moved {since:.0f} s ago, at most once in {gate.policy.cooldown_s:.0f} s"
     current = gate.reading.value
-    if proposal.tracking and value is not None and current is not None:
-        if abs(value - current) < max(1.0, TRACKING_DEADBAND * current):
-            return StepName.STABILISED, "too small a change to write"
+    if proposal.tracking and value is not None and current is not None and _hardly_moves(value, current):
+        return StepName.STABILISED, "too small a change to write"
     return StepName.PROPOSED, None
+
+
+def _hardly_moves(value: float, current: float) -> bool:
+    return abs(value - current) < max(1.0, TRACKING_DEADBAND * current)
 
 
 def _gives_back(proposal: Proposal, gate: Gate) -> bool:

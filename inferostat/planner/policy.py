@@ -98,7 +98,7 @@ class PoolPolicy:
     storm: StormPolicy = StormPolicy()
     routing: RoutingPolicy = RoutingPolicy()
     scaling: ScalingPolicy = ScalingPolicy()
-    settings: PoolSettings = PoolSettings()
+    settings: PoolSettings = field(default_factory=PoolSettings)
 
     def lever(self, lever: Lever) -> LeverPolicy:
         return self.levers.get(lever, DEFAULT_LEVERS[lever])

@@ -35,13 +35,19 @@ def propose(situation: Situation, state: PlannerState) -> tuple[list[Proposal], 
     finding = situation.finding(*ENGAGING)
     view = _queue_view(situation)
     if episode is None:
-        if finding is None or view is None or view.wait_s < situation.policy.storm.calm_share * view.allowed_s:
+        if (
+            finding is None
+            or view is None
+            or view.wait_s < situation.policy.storm.calm_share * view.allowed_s
+        ):
             return [], state
         episode = Episode(situation.now, finding.id, situation.now)
     if view is None:
         return [], state.with_episode(situation.pool, replace(episode, seen_at=situation.now))
     episode = _observe(episode, situation, view)
-    limits = {lever: situation.reading(lever) for lever in (Lever.BREAKER, Lever.ADMISSION, Lever.RETRY_BUDGET)}
+    limits = {
+        lever: situation.reading(lever) for lever in (Lever.BREAKER, Lever.ADMISSION, Lever.RETRY_BUDGET)
+    }
     proposals = [
         *_breaker(situation, episode, view, finding),
         *_admission(situation, episode, view, finding),

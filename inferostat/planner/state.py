@@ -1,4 +1,4 @@
-"""What the planner remembers between cycles. Immutable: every change makes a new value, so replay is exact."""
+"""What the planner remembers between cycles. Every change makes a new value, so that a replay is exact."""
 
 from __future__ import annotations
 

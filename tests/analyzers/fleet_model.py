@@ -1,4 +1,5 @@
-"""A toy fleet in virtual time that yields one frame a second: engines with batches and queues, clients that retry.
+"""A toy fleet in virtual time that yields one frame a second: engines with batches and queues, clients that
+retry.
 
 Only for tests of analyzers. Step time follows a line in the batch and the prefill work, so that a fleet at 80
 percent of its capacity tips into a storm when all engines are 1.7 times slower.
@@ -49,7 +50,7 @@ class Counts:
         self.counts = np.zeros(self.bounds.size)
 
     def add(self, value: float, times: float = 1.0) -> None:
-        self.counts[np.searchsorted(self.bounds, value):] += times
+        self.counts[np.searchsorted(self.bounds, value) :] += times
         self.sum += value * times
 
     def snapshot(self) -> Histogram:
@@ -76,12 +77,23 @@ class _Engine:
 
 
 class Fleet:
-    """`rate(t)` first attempts a second, `slowness(t, engine)` factor of its step time, `prompt(t)` mean tokens."""
+    """`rate(t)` first attempts a second, `slowness(t, engine)` factor of its step time, `prompt(t)` mean
+    tokens.
+    """
 
     def __init__(
-        self, *, rate: Callable[[float], float], slowness: Callable[[float, str], float] = lambda t, e: 1.0,
-        prompt: Callable[[float], float] = lambda t: 500.0, engines: int = 4, batch: int = 32,
-        timeout_s: float = 10.0, on_answer: bool = True, aborts: bool = True, retries: int = 2, seed: int = 1,
+        self,
+        *,
+        rate: Callable[[float], float],
+        slowness: Callable[[float, str], float] = lambda t, e: 1.0,
+        prompt: Callable[[float], float] = lambda t: 500.0,
+        engines: int = 4,
+        batch: int = 32,
+        timeout_s: float = 10.0,
+        on_answer: bool = True,
+        aborts: bool = True,
+        retries: int = 2,
+        seed: int = 1,
         builds: tuple[str, ...] = ("b1",),
     ) -> None:
         self.engines = [_Engine(f"engine-{i}", builds[i % len(builds)]) for i in range(engines)]
@@ -90,7 +102,9 @@ class Fleet:
         self._aborts, self._retries, self._random = aborts, retries, random.Random(seed)
         self._events: list[tuple[float, int, str, object]] = []
         self._order = itertools.count()
-        self.route = dict.fromkeys(("arrivals", "first_sent", "retry_sent", "attempts", "upstream_2xx", "client_disconnects"), 0.0)
+        self.route = dict.fromkeys(
+            ("arrivals", "first_sent", "retry_sent", "attempts", "upstream_2xx", "client_disconnects"), 0.0
+        )
         self.served = 0
 
     def _at(self, when: float, what: str, about: object) -> None:
@@ -141,7 +155,9 @@ class Fleet:
                 work.engine.waiting.remove(work)
         if work.task.attempt < self._retries:
             work.task.attempt += 1
-            self._at(now + 0.5 * 2**work.task.attempt * (1 - 0.25 * self._random.random()), "arrive", work.task)
+            self._at(
+                now + 0.5 * 2**work.task.attempt * (1 - 0.25 * self._random.random()), "arrive", work.task
+            )
 
     def _step(self, engine: _Engine, now: float) -> None:
         while engine.waiting and len(engine.running) < self._batch:
@@ -186,16 +202,32 @@ class Fleet:
     def _frame(self, at: float) -> Frame:
         rows = {
             e.name: {
-                "requests_running": float(len(e.running)), "requests_waiting": float(len(e.waiting)),
-                "generation_tokens": np.floor(e.tokens), "prompt_tokens": np.floor(e.prompts),
-                "requests_by_finish_reason.stop": float(e.finished), "gateway_attempts": float(e.attempts),
-                "gateway_active": float(e.active), "gateway_errors": 0.0, "preemptions": 0.0,
-                "kv_cache_usage": 0.3, "ttft": e.ttft.snapshot(), "itl": e.itl.snapshot(), "tpot": e.itl.snapshot(),
-                "queue_time": e.queue.snapshot(), "request_generation_tokens": e.lengths.snapshot(),
+                "requests_running": float(len(e.running)),
+                "requests_waiting": float(len(e.waiting)),
+                "generation_tokens": np.floor(e.tokens),
+                "prompt_tokens": np.floor(e.prompts),
+                "requests_by_finish_reason.stop": float(e.finished),
+                "gateway_attempts": float(e.attempts),
+                "gateway_active": float(e.active),
+                "gateway_errors": 0.0,
+                "preemptions": 0.0,
+                "kv_cache_usage": 0.3,
+                "ttft": e.ttft.snapshot(),
+                "itl": e.itl.snapshot(),
+                "tpot": e.itl.snapshot(),
+                "queue_time": e.queue.snapshot(),
+                "request_generation_tokens": e.lengths.snapshot(),
             }
             for e in self.engines
         }
-        route = {**self.route, "overflow": 0.0, "direct_responses": 0.0, "upstream_5xx": 0.0, "first_503": 0.0,
-                 "retry_503": 0.0, "active": float(sum(e.active for e in self.engines))}
+        route = {
+            **self.route,
+            "overflow": 0.0,
+            "direct_responses": 0.0,
+            "upstream_5xx": 0.0,
+            "first_503": 0.0,
+            "retry_503": 0.0,
+            "active": float(sum(e.active for e in self.engines)),
+        }
         where = topology(rows, routes=("llm",), builds={e.name: e.build for e in self.engines})
         return frame(at, rows, routes={"llm": route}, where=where)

@@ -32,7 +32,9 @@ BOUNDS = np.array([0.001, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0
 def histogram(values: Iterable[float], bounds: np.ndarray = BOUNDS) -> Histogram:  # type: ignore[type-arg]
     """A histogram of the given observations."""
     seen = np.sort(np.array(list(values), dtype=np.float64))
-    return Histogram(bounds, np.searchsorted(seen, bounds, side="right").astype(np.float64), float(seen.sum()))
+    return Histogram(
+        bounds, np.searchsorted(seen, bounds, side="right").astype(np.float64), float(seen.sum())
+    )
 
 
 def total(mean: float, count: float) -> Histogram:
@@ -58,17 +60,27 @@ def table(rows: Mapping[str, Row]) -> Table:
                 made.state[r, c] = SignalState.INVALID
             else:
                 made.value[r, c], made.state[r, c] = value, SignalState.KNOWN
-    columns = {n: [v if isinstance(v := row.get(n), Histogram) else None for row in rows.values()] for n in distributions}
+    columns = {
+        n: [v if isinstance(v := row.get(n), Histogram) else None for row in rows.values()]
+        for n in distributions
+    }
     states = {
-        n: np.array([SignalState.KNOWN if h is not None else SignalState.NEVER_SEEN for h in column], dtype=np.uint8)
+        n: np.array(
+            [SignalState.KNOWN if h is not None else SignalState.NEVER_SEEN for h in column], dtype=np.uint8
+        )
         for n, column in columns.items()
     }
     return replace(made, histograms=columns, histogram_state=states)
 
 
 def topology(
-    endpoints: Iterable[str], *, routes: Iterable[str] = (), devices: Mapping[str, str | None] | None = None,
-    pool: str = "default", builds: Mapping[str, str] | None = None, gpus: int = 1,
+    endpoints: Iterable[str],
+    *,
+    routes: Iterable[str] = (),
+    devices: Mapping[str, str | None] | None = None,
+    pool: str = "default",
+    builds: Mapping[str, str] | None = None,
+    gpus: int = 1,
 ) -> Topology:
     names = tuple(endpoints)
     return Topology(
@@ -102,11 +114,25 @@ def frame(
     )
 
 
-def target(name: str, *, up: bool = True, error: str | None = None, failing_since: float | None = None,
-           scraped_at: float | None = 0.0, role: TargetRole = TargetRole.ENGINE, **other: object) -> TargetStatus:
+def target(
+    name: str,
+    *,
+    up: bool = True,
+    error: str | None = None,
+    failing_since: float | None = None,
+    scraped_at: float | None = 0.0,
+    role: TargetRole = TargetRole.ENGINE,
+    **other: object,
+) -> TargetStatus:
     return TargetStatus(
-        name=name, role=role, url=f"http://{name}", up=up, error=error, failing_since=failing_since,
-        scraped_at=scraped_at, **other,  # type: ignore[arg-type]
+        name=name,
+        role=role,
+        url=f"http://{name}",
+        up=up,
+        error=error,
+        failing_since=failing_since,
+        scraped_at=scraped_at,
+        **other,  # type: ignore[arg-type]
     )
 
 

@@ -6,8 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from analyzers.model import Analysis
-from collector.model import Endpoint, Level, Pool, SignalState, TargetRole, TargetStatus, Topology
-from collector.model import Frame, Table
+from collector.model import (
+    Endpoint,
+    Frame,
+    Level,
+    Pool,
+    Table,
+    TargetRole,
+    TargetStatus,
+    Topology,
+)
 from collector.reading import TargetReader
 from tests.analyzers.frames import Loop
 
@@ -29,12 +37,22 @@ def replay(bodies: Sequence[str | None], prefix: str = "vllm-0.32-") -> Analysis
             failing = now if failing is None else failing
         assert rows is not None
         status = TargetStatus(
-            "engine", TargetRole.ENGINE, "http://engine", up=name is not None, scraped_at=read_at,
-            error=REFUSED if name is None else None, failing_since=failing,
+            "engine",
+            TargetRole.ENGINE,
+            "http://engine",
+            up=name is not None,
+            scraped_at=read_at,
+            error=REFUSED if name is None else None,
+            failing_since=failing,
         )
         made = Table(
-            ("engine",), rows.columns, rows.value, rows.state, rows.value * 0 + (now - read_at),
-            rows.histograms, rows.histogram_state,
+            ("engine",),
+            rows.columns,
+            rows.value,
+            rows.state,
+            rows.value * 0 + (now - read_at),
+            rows.histograms,
+            rows.histogram_state,
         )
         where = Topology(
             pools={"default": Pool("default", ("engine",))},
@@ -43,6 +61,3 @@ def replay(bodies: Sequence[str | None], prefix: str = "vllm-0.32-") -> Analysis
         analysis = loop.tick(Frame(now, made, Table.empty((), ()), Table.empty((), ()), where, (status,)))
     assert analysis is not None
     return analysis
-
-
-__all__ = ["FIXTURES", "SignalState", "replay"]

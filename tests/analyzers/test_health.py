@@ -16,8 +16,15 @@ def run(frames: list[Frame], interval_s: float = 1.0) -> list[Analysis]:
     return [loop.tick(made) for made in frames]
 
 
-def engine(t: int, *, tokens: float, running: float = 4.0, arrived: float | None = None, active: float | None = None) -> dict[str, float]:
-    row = {"requests_running": running, "requests_waiting": 3.0, "generation_tokens": tokens, "prompt_tokens": 100.0}
+def engine(
+    t: int, *, tokens: float, running: float = 4.0, arrived: float | None = None, active: float | None = None
+) -> dict[str, float]:
+    row = {
+        "requests_running": running,
+        "requests_waiting": 3.0,
+        "generation_tokens": tokens,
+        "prompt_tokens": 100.0,
+    }
     if arrived is not None:
         row["gateway_attempts"] = arrived
     if active is not None:
@@ -29,8 +36,16 @@ def engine(t: int, *, tokens: float, running: float = 4.0, arrived: float | None
 def test_hung_with_arrivals_stale_without_at_any_period(interval: int) -> None:
     times = range(0, 12 * interval, interval)
     stop = 5 * interval
-    hung = run([frame(t, {"e": engine(t, tokens=100.0 * min(t, stop), arrived=2.0 * t)}) for t in times], interval)
-    stale = run([frame(t, {"e": engine(t, tokens=100.0 * min(t, stop), arrived=2.0 * min(t, stop), active=0.0)}) for t in times], interval)
+    hung = run(
+        [frame(t, {"e": engine(t, tokens=100.0 * min(t, stop), arrived=2.0 * t)}) for t in times], interval
+    )
+    stale = run(
+        [
+            frame(t, {"e": engine(t, tokens=100.0 * min(t, stop), arrived=2.0 * min(t, stop), active=0.0)})
+            for t in times
+        ],
+        interval,
+    )
     assert hung[-1].find("engine-hung") and not any(a.find("gauges-stale") for a in hung)
     assert stale[-1].find("gauges-stale") and not any(a.find("engine-hung") for a in stale)
     found = hung[-1].find("engine-hung")
@@ -57,7 +72,10 @@ def test_hung_engine_that_was_taken_out_of_routing_stays_hung() -> None:
 
 def test_unknown_token_counter_is_not_a_stall() -> None:
     rows = [{**engine(t, tokens=0.0), "generation_tokens": SignalState.MISSING} for t in range(12)]
-    assert not any(slugs(a) & {"engine-hung", "gauges-stale"} for a in run([frame(t, {"e": row}) for t, row in enumerate(rows)]))
+    assert not any(
+        slugs(a) & {"engine-hung", "gauges-stale"}
+        for a in run([frame(t, {"e": row}) for t, row in enumerate(rows)])
+    )
 
 
 @pytest.mark.parametrize(
@@ -69,18 +87,30 @@ def test_unknown_token_counter_is_not_a_stall() -> None:
         ("expected a metrics body, found HTTP 401", None, 0.0, "target-unreachable"),
     ],
 )
-def test_down_is_told_from_unreachable(error: str, scraped_at: float | None, served: float, slug: str) -> None:
+def test_down_is_told_from_unreachable(
+    error: str, scraped_at: float | None, served: float, slug: str
+) -> None:
     frames = [
         frame(
-            t, {"e": {"requests_running": SignalState.STALE, "gateway_success": served * t, "gateway_attempts": 5.0 * t}},
+            t,
+            {
+                "e": {
+                    "requests_running": SignalState.STALE,
+                    "gateway_success": served * t,
+                    "gateway_attempts": 5.0 * t,
+                }
+            },
             targets=(target("e", up=False, error=error, scraped_at=scraped_at, failing_since=2.0),),
         )
         for t in range(3, 10)
-    ]  # fmt: skip
+    ]
     last = run(frames)[-1]
     assert slugs(last) & {"engine-down", "target-unreachable"} == {slug}
 
 
 def test_target_that_refuses_and_was_never_up_is_not_called_down() -> None:
-    frames = [frame(t, {"e": {}}, targets=(target("e", up=False, error=REFUSED, scraped_at=None),)) for t in range(1, 6)]
+    frames = [
+        frame(t, {"e": {}}, targets=(target("e", up=False, error=REFUSED, scraped_at=None),))
+        for t in range(1, 6)
+    ]
     assert not run(frames)[-1].find("engine-down")

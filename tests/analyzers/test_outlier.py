@@ -17,12 +17,15 @@ def run(itl: dict[str, float], errors: dict[str, float] | None = None, rate: flo
     for t in range(1, 41):
         rows = {
             name: {
-                "requests_running": 10.0, "requests_waiting": 0.0, "generation_tokens": rate * t * 0.02 / step,
-                "itl": total(step, rate * t), "gateway_attempts": 5.0 * t,
+                "requests_running": 10.0,
+                "requests_waiting": 0.0,
+                "generation_tokens": rate * t * 0.02 / step,
+                "itl": total(step, rate * t),
+                "gateway_attempts": 5.0 * t,
                 "gateway_errors": (errors or {}).get(name, 0.0) * t,
             }
             for name, step in itl.items()
-        }  # fmt: skip
+        }
         analysis = loop.tick(frame(float(t), rows))
     return analysis
 

@@ -40,7 +40,10 @@ def test_pool_is_saturated_when_every_endpoint_is() -> None:
 
 
 def test_full_batch_without_a_queue_is_no_saturation() -> None:
-    assert not slugs(run({"a": {"requests_running": 32.0, "requests_waiting": 0.0}})) & {"saturated", "queue-growing"}
+    assert not slugs(run({"a": {"requests_running": 32.0, "requests_waiting": 0.0}})) & {
+        "saturated",
+        "queue-growing",
+    }
 
 
 def test_unknown_gauges_saturate_nothing() -> None:
@@ -67,9 +70,13 @@ def test_kv_pressure_needs_a_full_cache_and_someone_who_suffers(
     loop = Loop()
     for t in range(1, 20):
         row = {
-            "requests_running": 8.0, "requests_waiting": waiting, "kv_cache_usage": usage,
-            "generation_tokens": 200.0 * t, "preemptions": preempted * t, "requests_by_finish_reason.stop": 2.0 * t,
-        }  # fmt: skip
+            "requests_running": 8.0,
+            "requests_waiting": waiting,
+            "kv_cache_usage": usage,
+            "generation_tokens": 200.0 * t,
+            "preemptions": preempted * t,
+            "requests_by_finish_reason.stop": 2.0 * t,
+        }
         analysis = loop.tick(frame(float(t), {"a": row}))
     assert bool(analysis.find("kv-pressure")) is expected
     assert bool(analysis.find("preemption-storm")) is (preempted > 0)
@@ -78,6 +85,8 @@ def test_kv_pressure_needs_a_full_cache_and_someone_who_suffers(
 def test_seconds_to_full() -> None:
     loop = Loop()
     for t in range(1, 20):
-        analysis = loop.tick(frame(float(t), {"a": {"requests_running": 8.0, "kv_cache_usage": 0.2 + 0.01 * t}}))
+        analysis = loop.tick(
+            frame(float(t), {"a": {"requests_running": 8.0, "kv_cache_usage": 0.2 + 0.01 * t}})
+        )
     left = analysis.measure("kv_seconds_to_full", Scope(ScopeKind.ENDPOINT, "a"))
     assert left == pytest.approx(61, abs=2)

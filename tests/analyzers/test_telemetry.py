@@ -11,7 +11,10 @@ POOL = Scope(ScopeKind.POOL, "default")
 
 def outage(lost: int, of: int = 10) -> Analysis:
     names = [f"e{i}" for i in range(of)]
-    targets = [target(n, up=i >= lost, error="expected an answer, found none", scraped_at=1.0) for i, n in enumerate(names)]
+    targets = [
+        target(n, up=i >= lost, error=("expected an answer, found none"), scraped_at=1.0)
+        for i, n in enumerate(names)
+    ]
     return Loop().tick(frame(5.0, {n: {"requests_running": 1.0} for n in names}, targets=targets))
 
 
@@ -22,7 +25,9 @@ def test_outage_above_a_fifth() -> None:
 
 
 def test_contract_of_lost_and_conflicting_signals() -> None:
-    made = frame(1.0, {"e": {"requests_waiting": SignalState.CONFLICT}}, targets=(target("e", missed=("itl",)),))
+    made = frame(
+        1.0, {"e": {"requests_waiting": SignalState.CONFLICT}}, targets=(target("e", missed=("itl",)),)
+    )
     found = Loop().tick(made).find("metric-contract")
     assert found is not None and [item.signal for item in found.evidence] == ["itl", "requests_waiting"]
     clean = frame(1.0, {"e": {"requests_waiting": 1.0}}, targets=(target("e"),))
@@ -39,9 +44,20 @@ def surge(factor: float) -> set[str]:
     loop, first = Loop(), 0.0
     for t in range(1, 160):
         first += 20.0 * (factor if t > 120 else 1.0)
-        route = {"arrivals": first, "attempts": first, "first_sent": first, "retry_sent": 0.0, "upstream_2xx": first}
+        route = {
+            "arrivals": first,
+            "attempts": first,
+            "first_sent": first,
+            "retry_sent": 0.0,
+            "upstream_2xx": first,
+        }
         last = loop.tick(
-            frame(float(t), {"e": {"requests_waiting": 0.0}}, routes={"llm": route}, where=topology(("e",), routes=("llm",)))
+            frame(
+                float(t),
+                {"e": {"requests_waiting": 0.0}},
+                routes={"llm": route},
+                where=topology(("e",), routes=("llm",)),
+            )
         )
     return slugs(last)
 

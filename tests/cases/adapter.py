@@ -40,7 +40,7 @@ class Totals:
         return self._sums[name]
 
     def observe(self, value: float, times: float) -> None:
-        self._counts[FINE >= value] += times
+        self._counts[value <= FINE] += times
         self._sum += value * times
 
     def observed(self) -> Histogram:
@@ -55,7 +55,10 @@ def frames(name: str, row: Callable[[Totals, Cells, float], tuple[Row, Row]]) ->
         where = topology(("ep",), routes=("llm",) if route else ())
         up = cells.get("scrape_ok", 1.0) == 1.0
         yield frame(
-            at, {"ep": endpoint}, routes={"llm": route} if route else None, where=where,
+            at,
+            {"ep": endpoint},
+            routes={"llm": route} if route else None,
+            where=where,
             targets=(target("ep", up=up, scraped_at=at),),
         )
 
@@ -119,7 +122,6 @@ def device_frames(name: str) -> Iterator[Frame]:
         yield frame(at, {"ep": {"requests_running": 1.0}}, devices={"gpu0": row}, where=where)
 
 
-
 def inflight(totals: Totals, cells: Cells, seconds: float) -> tuple[Row, Row]:
     """C39 and C40: requests in flight at the gateway, some of them waiting there."""
     waiting = cells.get("gateway_waiting", 0.0)
@@ -138,12 +140,16 @@ def aged_frames(name: str) -> Iterator[Frame]:
             at,
             {
                 name: {
-                    "requests_waiting": SignalState.STALE if cells["sample_age_s"] >= 60 else cells["waiting"],
+                    "requests_waiting": SignalState.STALE
+                    if cells["sample_age_s"] >= 60
+                    else cells["waiting"],
                     "requests_running": SignalState.STALE if cells["sample_age_s"] >= 60 else 1.0,
                     "kv_cache_usage": SignalState.STALE if cells["sample_age_s"] >= 60 else cells["kv_usage"],
                 }
                 for name, cells in endpoints.items()
             },
-            targets=tuple(target(name, scraped_at=at - cells["sample_age_s"]) for name, cells in endpoints.items()),
+            targets=tuple(
+                target(name, scraped_at=at - cells["sample_age_s"]) for name, cells in endpoints.items()
+            ),
         )
         yield made

@@ -18,7 +18,9 @@ pytestmark = [
 STORM = ("retry-storm-incipient", "retry-storm", "retry-storm-collapsed", "retry-storm-recovering")
 
 
-def run(frames: Iterable[Frame], settings: PoolSettings | None = None, interval_s: float = 15.0) -> dict[float, Analysis]:
+def run(
+    frames: Iterable[Frame], settings: PoolSettings | None = None, interval_s: float = 15.0
+) -> dict[float, Analysis]:
     loop = Loop(settings=settings or PoolSettings(), interval_s=interval_s)
     return {made.at: loop.tick(made) for made in frames}
 

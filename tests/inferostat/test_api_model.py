@@ -238,3 +238,12 @@ def test_records_of_an_earlier_run_come_first_and_keep_their_fate() -> None:
     board.remember(earlier)
     assert board.records == earlier
     assert all(record.outcome is not None for record in board.records)
+
+
+def test_a_starting_storm_is_named_before_the_saturation_it_causes() -> None:
+    view = list(Incident().cycles(FAULT_FROM + 9))[-1]
+    incipient = view.analysis.findings[-1]
+    assert incipient.slug == "retry-storm-incipient"
+    full = replace(incipient, slug="saturated", severity=Severity.CRITICAL, since=START)
+    shown = headline(replace(view, analysis=replace(view.analysis, findings=(full, incipient))))
+    assert (shown.level, shown.name) == ("critical", "Retry storm incipient")

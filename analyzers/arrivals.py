@@ -56,9 +56,7 @@ def measure_arrivals(
     return gateway if gateway is not None else _from_engines(history, capacity, span)
 
 
-def gateway_arrivals(
-    history: History, frame: Frame, context: Context, pool: str, span: float
-) -> Arrivals | None:
+def gateway_arrivals(history: History, frame: Frame, context: Context, pool: str, span: float) -> Arrivals | None:
     """The pool's arrivals as its routes count them; None where no gateway is read."""
     rows = route_rows(frame, pool)
     if rows.size == 0:
@@ -75,9 +73,7 @@ def gateway_arrivals(
     if sent is None and arrived is None:
         return None
     refused = _sum(overflow, rate("direct_responses"))
-    offered = _offered(
-        first, overflow, rate("first_503"), rate("retry_503"), context.shed_first_share.get(pool, 0.0)
-    )
+    offered = _offered(first, overflow, rate("first_503"), rate("retry_503"), context.shed_first_share.get(pool, 0.0))
     attempts = arrived if arrived is not None else _sum(sent, overflow)
     if offered is not None and attempts is not None:
         # The two counters are read a moment apart: more first attempts than arrivals is that moment.
@@ -119,9 +115,7 @@ def _offered(
     return (first_sent + refused) / max(1 - shed, 0.01)
 
 
-def _failed(
-    errors: float | None, overflow: float | None, left: float | None, timeouts: float | None
-) -> float | None:
+def _failed(errors: float | None, overflow: float | None, left: float | None, timeouts: float | None) -> float | None:
     """Failures of admitted requests: 5xx without the breaker's own, and clients that left.
 
     A gateway timeout is answered 504, so it is in the 5xx already and counts by itself only without them.

@@ -83,9 +83,7 @@ class Memory:
 
     def __init__(self, context: Context) -> None:
         self._values = {
-            (m.name, m.scope.kind.value, m.scope.name): m.value
-            for m in context.previous_measures
-            if m.state.usable
+            (m.name, m.scope.kind.value, m.scope.name): m.value for m in context.previous_measures if m.state.usable
         }
 
     def get(self, name: str, scope: Scope) -> float | None:

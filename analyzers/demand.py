@@ -39,9 +39,7 @@ def analyze(history: History, frame: Frame, context: Context, now: float) -> Rep
                 confidence=0.85,
                 layer=Layer.CLIENT,
                 pool=pool,
-                summary=(
-                    f"Demand on pool {pool} rose to {surge.observed:.1f} requests/s from {surge.expected:.1f}"
-                ),
+                summary=(f"Demand on pool {pool} rose to {surge.observed:.1f} requests/s from {surge.expected:.1f}"),
                 evidence=[surge],
                 advice=_ADVICE,
             )

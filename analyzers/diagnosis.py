@@ -116,9 +116,7 @@ def _hypotheses(findings: list[Finding]) -> list[dict[str, object]]:
             )
     if not weights:
         return []
-    total = sum(weight for weight, _, _ in weights.values()) + UNKNOWN_BELIEF * (
-        1 - max(f.confidence for f in serious)
-    )
+    total = sum(weight for weight, _, _ in weights.values()) + UNKNOWN_BELIEF * (1 - max(f.confidence for f in serious))
     hypotheses: list[dict[str, object]] = [
         {
             "slug": slug,

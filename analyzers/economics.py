@@ -21,11 +21,7 @@ def analyze(history: History, frame: Frame, context: Context, now: float) -> Rep
         rows = pool_rows(frame, name)
         finished = known_sum(finished_rate(history, rows, span, settings.success_reasons))
         shares = _within_slo(history, pool.endpoints, span, settings.slo)
-        low, high = (
-            (None, None)
-            if finished is None or shares is None
-            else (finished * shares[0], finished * shares[1])
-        )
+        low, high = (None, None) if finished is None or shares is None else (finished * shares[0], finished * shares[1])
         # Every allocated replica costs: warming, idle and draining ones are in the topology too.
         gpus = sum(frame.topology.endpoints[e].gpus for e in pool.endpoints if e in frame.topology.endpoints)
         cost_per_hour = gpus * settings.price_usd_per_gpu_hour
@@ -51,18 +47,14 @@ def _inverse(value: float | None) -> float | None:
     return 1 / value if value is not None and value > 0 else None
 
 
-def _within_slo(
-    history: History, endpoints: tuple[str, ...], span: float, slo: Slo
-) -> tuple[float, float] | None:
+def _within_slo(history: History, endpoints: tuple[str, ...], span: float, slo: Slo) -> tuple[float, float] | None:
     """Lower and upper bound of the share of requests within both objectives.
 
     Histograms hold each objective's share, not the joint one: Fréchet's bounds are max(0, a + b - 1) and
     min(a, b). Objectives between two bucket bounds widen the interval further.
     """
     ttft = _share(history, endpoints, "ttft", span, slo.ttft_s)
-    tpot = _share(history, endpoints, "tpot", span, slo.tpot_s) or _share(
-        history, endpoints, "itl", span, slo.tpot_s
-    )
+    tpot = _share(history, endpoints, "tpot", span, slo.tpot_s) or _share(history, endpoints, "itl", span, slo.tpot_s)
     if ttft is None or tpot is None:
         return None
     return max(0.0, ttft[0] + tpot[0] - 1), min(ttft[1], tpot[1])

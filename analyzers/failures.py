@@ -36,9 +36,7 @@ def analyze(history: History, frame: Frame, context: Context, now: float) -> Rep
 
 def _rejected(history: History, frame: Frame, context: Context, now: float) -> list[Finding]:
     span = reach(history, context, WINDOW_S)
-    refused = take(
-        history.increase(Level.ENDPOINT, "admission_rejections", span), np.arange(len(frame.endpoints.rows))
-    )
+    refused = take(history.increase(Level.ENDPOINT, "admission_rejections", span), np.arange(len(frame.endpoints.rows)))
     findings: list[Finding] = []
     for number in np.flatnonzero(refused >= MIN_EVENTS):
         name = frame.endpoints.rows[number]
@@ -78,12 +76,8 @@ def _aborted(history: History, frame: Frame, context: Context, pool: str, now: f
     """Work begun and not finished: the engine's own abort counter stays 0 when clients disconnect (vLLM)."""
     span = reach(history, context, WINDOW_S)
     rows = pool_rows(frame, pool)
-    left = [
-        known_sum(take(history.increase(Level.ROUTE, "client_disconnects", span), route_rows(frame, pool)))
-    ]
-    left.append(
-        known_sum(take(history.increase(Level.ENDPOINT, "requests_by_finish_reason.abort", span), rows))
-    )
+    left = [known_sum(take(history.increase(Level.ROUTE, "client_disconnects", span), route_rows(frame, pool)))]
+    left.append(known_sum(take(history.increase(Level.ENDPOINT, "requests_by_finish_reason.abort", span), rows)))
     known = [value for value in left if value is not None]
     finished = known_sum(finished_rate(history, rows, span))
     if not known or finished is None:
@@ -141,17 +135,9 @@ def _regression(history: History, frame: Frame, context: Context, pool: str, now
         confidence=0.9,
         layer=Layer.UNKNOWN,
         pool=pool,
-        summary=(
-            f"Pool {pool} ends {100 * after:.0f} % of its requests in errors, {100 * before:.0f} % before"
-        ),
-        evidence=[
-            Evidence("error_share", after, before, f"over {recent:.0f} s against the time before", "ratio")
-        ],
-        advice=(
-            Advice(
-                "weight", Optimisation.MOVE, "Move load off the endpoints that err, and look for a change"
-            ),
-        ),
+        summary=(f"Pool {pool} ends {100 * after:.0f} % of its requests in errors, {100 * before:.0f} % before"),
+        evidence=[Evidence("error_share", after, before, f"over {recent:.0f} s against the time before", "ratio")],
+        advice=(Advice("weight", Optimisation.MOVE, "Move load off the endpoints that err, and look for a change"),),
     )
 
 

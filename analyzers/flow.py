@@ -41,9 +41,7 @@ class Flow:
     excess: bool | None
 
 
-def measure_flow(
-    history: History, frame: Frame, context: Context, capacity: Capacity, arrivals: Arrivals
-) -> Flow:
+def measure_flow(history: History, frame: Frame, context: Context, capacity: Capacity, arrivals: Arrivals) -> Flow:
     client = context.settings(capacity.pool).client
     service = capacity.service_time_s
     patience = client.timeout_s
@@ -52,9 +50,7 @@ def measure_flow(
         patience = max(client.timeout_s - service, 0.05 * client.timeout_s)
     moving = capacity.progressing
     queue = known_sum(capacity.waiting[moving])
-    slopes = take(
-        history.slope(Level.ENDPOINT, "requests_waiting", window(context, SLOPE_WINDOW_S)), capacity.rows
-    )
+    slopes = take(history.slope(Level.ENDPOINT, "requests_waiting", window(context, SLOPE_WINDOW_S)), capacity.rows)
     growth = known_sum(slopes[moving])
     mu = capacity.pool_mu
     alpha_max = 1 + (client.max_retries if arrivals.clients_retry is not False else 0)
@@ -79,9 +75,7 @@ def _upper(waits: FloatArray) -> float | None:
     return float(np.quantile(known, WAIT_QUANTILE, method="lower")) if known.size else None
 
 
-def _time_to_timeout(
-    patience: float, mu: float | None, queue: float | None, growth: float | None
-) -> float | None:
+def _time_to_timeout(patience: float, mu: float | None, queue: float | None, growth: float | None) -> float | None:
     """t* = (T mu - Q) / (dQ/dt): 0 once the queue outlives the patience, unknown while it does not grow."""
     if mu is None or queue is None or growth is None:
         return None
@@ -99,9 +93,7 @@ def _wasted(capacity: Capacity, arrivals: Arrivals) -> float | None:
     return min(1.0, max(0.0, 1 - arrivals.goodput / done))
 
 
-def _excess(
-    history: History, frame: Frame, context: Context, capacity: Capacity, arrivals: Arrivals
-) -> bool | None:
+def _excess(history: History, frame: Frame, context: Context, capacity: Capacity, arrivals: Arrivals) -> bool | None:
     """More than 20 percent more attempts than the offered load, while more than 5 percent fail.
 
     Where retries cannot be told apart, attempts are held against their own past, and the goodput must not

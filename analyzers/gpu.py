@@ -88,9 +88,7 @@ def _endpoint_of(frame: Frame, device: str) -> str | None:
     return known.endpoint if known is not None else None
 
 
-def _first_known(
-    history: History, frame: Frame, names: tuple[str, ...], span: float
-) -> tuple[FloatArray, str]:
+def _first_known(history: History, frame: Frame, names: tuple[str, ...], span: float) -> tuple[FloatArray, str]:
     """Window means of the best signal that any device has: all devices are compared by the same one."""
     for name in names:
         if name in frame.devices.columns:
@@ -112,9 +110,7 @@ def _ratios(
     return np.where(busy, memory[0] / below, np.nan), memory, compute
 
 
-def _bound(
-    pool: str, ratio: float, memory: str, compute: str, *, context: Context, now: float
-) -> Finding | None:
+def _bound(pool: str, ratio: float, memory: str, compute: str, *, context: Context, now: float) -> Finding | None:
     if COMPUTE_BOUND <= ratio <= MEMORY_BOUND:
         return None
     by_memory = ratio > MEMORY_BOUND
@@ -125,9 +121,7 @@ def _bound(
             "Decode leaves compute idle: larger batches or speculative decoding use it",
         )
         if by_memory
-        else Advice(
-            "cache", Optimisation.AVOID, "Prefill is the cost: prefix caching avoids it, chunking shares it"
-        )
+        else Advice("cache", Optimisation.AVOID, "Prefill is the cost: prefix caching avoids it, chunking shares it")
     )
     return finding(
         "memory-bound" if by_memory else "compute-bound",
@@ -136,10 +130,7 @@ def _bound(
         now,
         severity=Severity.INFO,
         confidence=0.9 if (memory, compute) == (MEMORY_SIGNALS[0], COMPUTE_SIGNALS[0]) else 0.6,
-        summary=(
-            f"Pool {pool}'s GPUs are bound by "
-            f"{'HBM bandwidth' if by_memory else 'compute'}: ratio {ratio:.2f}"
-        ),
+        summary=(f"Pool {pool}'s GPUs are bound by {'HBM bandwidth' if by_memory else 'compute'}: ratio {ratio:.2f}"),
         layer=Layer.GPU,
         pool=pool,
         advice=(advice,),

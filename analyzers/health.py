@@ -89,9 +89,7 @@ def _stalls(history: History, frame: Frame, context: Context, now: float) -> lis
     arrived = history.increase(Level.ENDPOINT, "gateway_attempts", span)
     timeouts = history.increase(Level.ENDPOINT, "gateway_timeouts", span)
     hung_before = {
-        f.scope.name
-        for f in context.previous
-        if f.slug == "engine-hung" and f.scope.kind is ScopeKind.ENDPOINT
+        f.scope.name for f in context.previous if f.slug == "engine-hung" and f.scope.kind is ScopeKind.ENDPOINT
     }
     for number in np.flatnonzero(stalled_rows(history, frame, context)):
         name = frame.endpoints.rows[number]
@@ -118,28 +116,18 @@ def _still_for(history: History, name: str) -> float:
     return float(samples.times[-1] - samples.times[first])
 
 
-def _stall(
-    name: str, stall: _Stalled, context: Context, now: float, *, hung_before: bool, pool: str | None
-) -> Finding:
+def _stall(name: str, stall: _Stalled, context: Context, now: float, *, hung_before: bool, pool: str | None) -> Finding:
     evidence = [
         Evidence("generation_tokens", 0.0, None, f"no token for {stall.for_s:.0f} s", "tokens"),
-        Evidence(
-            "requests_running", stall.running, None, "requests are said to run all the while", "requests"
-        ),
+        Evidence("requests_running", stall.running, None, "requests are said to run all the while", "requests"),
     ]
     if np.isfinite(stall.waiting):
-        evidence.append(
-            Evidence("requests_waiting", stall.waiting, None, "requests in the queue", "requests")
-        )
+        evidence.append(Evidence("requests_waiting", stall.waiting, None, "requests in the queue", "requests"))
     used = (stall.arrivals or 0) > 0 or (stall.open_requests or 0) > 0
     # An engine that hung gets no arrivals once it is taken out of routing; only a token proves it alive.
     quiet = stall.arrivals == 0 and (stall.open_requests or 0) == 0 and not hung_before
     if stall.arrivals is not None:
-        why = (
-            "requests the gateway sent it in the window"
-            if used
-            else "the gateway sent it nothing in the window"
-        )
+        why = "requests the gateway sent it in the window" if used else "the gateway sent it nothing in the window"
         evidence.append(Evidence("gateway_attempts", stall.arrivals, None, why, "requests"))
     if quiet:
         return finding(
@@ -164,8 +152,7 @@ def _stall(
     else:
         confidence = FROZEN_ONLY
         summary = (
-            f"{name} seems hung: its gauges are frozen and no token came for "
-            f"{stall.for_s:.0f} s (or they are stale)"
+            f"{name} seems hung: its gauges are frozen and no token came for {stall.for_s:.0f} s (or they are stale)"
         )
         evidence.append(
             Evidence(
@@ -207,9 +194,7 @@ def _down(history: History, frame: Frame, context: Context, now: float) -> list[
         pool = frame.topology.endpoints[name].pool
         if not serves and seen and (refused or cannot_connect):
             findings.append(
-                _engine_down(
-                    name, target, context, now, refused=refused, cannot_connect=cannot_connect, pool=pool
-                )
+                _engine_down(name, target, context, now, refused=refused, cannot_connect=cannot_connect, pool=pool)
             )
         elif not refused or serves or not seen:
             findings.append(_unreachable(name, target, context, now, serves=serves, pool=pool))
@@ -258,9 +243,7 @@ def _engine_down(
     )
 
 
-def _unreachable(
-    name: str, target: TargetStatus, context: Context, now: float, *, serves: bool, pool: str
-) -> Finding:
+def _unreachable(name: str, target: TargetStatus, context: Context, now: float, *, serves: bool, pool: str) -> Finding:
     why = "the gateway still gets answers from it" if serves else "nothing else is known of it"
     evidence = [Evidence("up", 0.0, 1.0, target.error or "the target cannot be read", "bool")]
     if serves:

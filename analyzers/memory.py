@@ -19,9 +19,7 @@ PREEMPTIONS_PER_REQUEST = 0.1
 MIN_PREEMPTIONS = 5.0
 
 _ADVICE = (
-    Advice(
-        "admission", Optimisation.DELAY, "Admit fewer requests at once: each needs KV blocks until it ends"
-    ),
+    Advice("admission", Optimisation.DELAY, "Admit fewer requests at once: each needs KV blocks until it ends"),
     Advice("weight", Optimisation.MOVE, "Send long requests to endpoints with free KV blocks"),
     Advice("scale", Optimisation.SHARE, "Add replicas for more KV cache"),
 )
@@ -42,9 +40,7 @@ def analyze(history: History, frame: Frame, context: Context, now: float) -> Rep
     finished = take(history.rate(Level.ENDPOINT, "generation_tokens", span), rows)
     done = finished_rate(history, rows, span)
     # Preemption empties the cache it ran out of: usage swings, so the peak counts where it happened.
-    full = ((lowest >= FULL) & ((waiting > 0) | (preempted > 0))) | (
-        (peak >= FULL) & (preempted > 0) & (waiting > 0)
-    )
+    full = ((lowest >= FULL) & ((waiting > 0) | (preempted > 0))) | ((peak >= FULL) & (preempted > 0) & (waiting > 0))
     full &= ~standing_still(history, frame, context)
     findings: list[Finding] = []
     measures: list[Measure] = []
@@ -52,18 +48,12 @@ def analyze(history: History, frame: Frame, context: Context, now: float) -> Rep
         scope = endpoint_scope(name)
         pool = frame.topology.endpoints[name].pool if name in frame.topology.endpoints else None
         left = (1 - usage[number]) / slope[number] if slope[number] > 0 else float("nan")
-        measures.append(
-            measure("kv_seconds_to_full", scope, float(max(left, 0.0)) if np.isfinite(left) else None, "s")
-        )
+        measures.append(measure("kv_seconds_to_full", scope, float(max(left, 0.0)) if np.isfinite(left) else None, "s"))
         if full[number]:
-            evidence = [
-                Evidence("kv_cache_usage", float(peak[number]), FULL, "fullest in the window", "ratio")
-            ]
+            evidence = [Evidence("kv_cache_usage", float(peak[number]), FULL, "fullest in the window", "ratio")]
             if np.isfinite(preempted[number]):
                 evidence.append(
-                    Evidence(
-                        "preemptions", float(preempted[number]), 0.0, "requests put back for room", "requests"
-                    )
+                    Evidence("preemptions", float(preempted[number]), 0.0, "requests put back for room", "requests")
                 )
             if np.isfinite(waiting[number]):
                 evidence.append(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
+from functools import cached_property
 from typing import Protocol
 
 from collector.history import History
@@ -197,13 +198,21 @@ class Analysis:
 
     def measure(self, name: str, scope: Scope) -> float | None:
         """The number, or None where it is unknown or was not measured."""
-        for measure in self.measures:
-            if measure.name == name and measure.scope == scope:
-                return measure.known
-        return None
+        found = self._measures.get((name, scope))
+        return None if found is None else found.known
 
     def find(self, slug: str, scope: Scope | None = None) -> Finding | None:
-        for finding in self.findings:
-            if finding.slug == slug and scope in (None, finding.scope):
-                return finding
-        return None
+        """The first finding of this slug, on this scope if one is given."""
+        if scope is not None:
+            return self._findings.get((slug, scope))
+        return next((finding for finding in self.findings if finding.slug == slug), None)
+
+    # Looked up for every endpoint of a fleet in every cycle, hence by key.
+
+    @cached_property
+    def _measures(self) -> dict[tuple[str, Scope], Measure]:
+        return {(measure.name, measure.scope): measure for measure in reversed(self.measures)}
+
+    @cached_property
+    def _findings(self) -> dict[tuple[str, Scope], Finding]:
+        return {finding.key: finding for finding in reversed(self.findings)}

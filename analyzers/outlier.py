@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analyzers.build import Memory, endpoint_scope, finding, pool_scope, window
-from analyzers.capacity import Capacity, measure_capacity
+from analyzers.capacity import Capacity, measure_capacity, queue_wait
 from analyzers.fleet import take
 from analyzers.model import Advice, Context, Evidence, Finding, Layer, Optimisation, Report, Severity
 from collector.history import History
@@ -66,14 +66,17 @@ def _traits(history: History, capacity: Capacity, span: float) -> dict[str, Floa
     tokens = take(history.rate(Level.ENDPOINT, "generation_tokens", span), capacity.rows)
     sent = take(history.increase(Level.ENDPOINT, "gateway_attempts", span), capacity.rows)
     errors = take(history.increase(Level.ENDPOINT, "gateway_errors", span), capacity.rows)
+    waited = take(history.minimum(Level.ENDPOINT, "requests_waiting", span), capacity.rows)
     busy = running >= 1
     return {
         # In a large pool tokens per running request says the same at no cost a row.
         "itl_mean": _means(history, capacity, "itl", span)
         if len(capacity.names) <= LARGE_POOL
         else np.full(len(capacity.names), np.nan),
-        "ttft_mean": _means(history, capacity, "ttft", span),
-        "queue_wait_s": capacity.sustained_wait_s,
+        # Where requests wait, TTFT is the queue's and says nothing of the engine.
+        "ttft_mean": np.where(capacity.waiting == 0, _means(history, capacity, "ttft", span), np.nan),
+        # Queues come and go at random: only what waited through the whole window counts.
+        "queue_wait_s": queue_wait(waited, capacity.mu, capacity.throughput),
         "tokens_per_running_request": np.where(busy, tokens / np.where(busy, running, 1.0), np.nan),
         "error_share": np.where(sent >= MIN_SAMPLES, errors / np.where(sent > 0, sent, 1.0), np.nan),
     }
@@ -203,9 +206,7 @@ def _imbalance(history: History, context: Context, capacity: Capacity, now: floa
             f"({busiest} most) while {int(room.sum())} have room"
         ),
         evidence=[
-            Evidence(
-                "requests_waiting", float(np.nanmax(capacity.waiting)), 0.0, f"on {busiest}", "requests"
-            ),
+            Evidence("requests_waiting", float(np.nanmax(capacity.waiting)), 0.0, f"on {busiest}", "requests"),
             Evidence(
                 "load_variation",
                 spread,

@@ -67,9 +67,7 @@ def merge(findings: Sequence[Finding]) -> tuple[Finding, ...]:
         held = best.get(found.key)
         if held is None or found.confidence > held.confidence:
             best[found.key] = found
-    doubtful = {
-        f.scope for f in best.values() if f.slug in _UNBELIEVABLE and f.scope.kind is ScopeKind.ENDPOINT
-    }
+    doubtful = {f.scope for f in best.values() if f.slug in _UNBELIEVABLE and f.scope.kind is ScopeKind.ENDPOINT}
     kept = [
         found
         for found in best.values()

@@ -76,17 +76,10 @@ def _over_time(context: Context, pool: str, series: LatencySeries) -> tuple[list
     part = explained(series.latency, series.confounders, baseline, BOUNDS, OUTSIDE)
     rise = find_rise(series.latency - part, baseline)
     if rise is not None:
-        why = (
-            "adjusted for prompt length, load and cache, "
-            f"{100 * (rise.ratio - 1):.0f} % slower than its baseline"
-        )
+        why = f"adjusted for prompt length, load and cache, {100 * (rise.ratio - 1):.0f} % slower than its baseline"
         return [_Verdict(series.signal, float(series.times[rise.onset]), rise.ratio, why)], []
     moved = _moved(series.confounders, baseline, raw)
-    return (
-        ([], [_Verdict(series.signal, float(series.times[raw.onset]), raw.ratio, moved)])
-        if moved
-        else ([], [])
-    )
+    return ([], [_Verdict(series.signal, float(series.times[raw.onset]), raw.ratio, moved)]) if moved else ([], [])
 
 
 def _moved(confounders: FloatArray, baseline: int, shift: Shift) -> str:
@@ -117,12 +110,8 @@ def _between_builds(
             groups.setdefault(build, []).append(name)
     if len(groups) < 2:
         return []
-    series = {
-        build: _tail(latency_series(history, tuple(names), signal, bucket)) for build, names in groups.items()
-    }
-    typical = {
-        build: float(np.nanmedian(s.latency)) for build, s in series.items() if np.isfinite(s.latency).any()
-    }
+    series = {build: _tail(latency_series(history, tuple(names), signal, bucket)) for build, names in groups.items()}
+    typical = {build: float(np.nanmedian(s.latency)) for build, s in series.items() if np.isfinite(s.latency).any()}
     if len(typical) < 2:
         return []
     slow, quick = (
@@ -144,15 +133,11 @@ def _between_builds(
 
 def _tail(series: LatencySeries) -> LatencySeries:
     keep = slice(-PEER_BUCKETS, None)
-    return replace(
-        series, times=series.times[keep], latency=series.latency[keep], confounders=series.confounders[keep]
-    )
+    return replace(series, times=series.times[keep], latency=series.latency[keep], confounders=series.confounders[keep])
 
 
 def _evidence(verdicts: list[_Verdict]) -> list[Evidence]:
-    return [
-        Evidence(f"{verdict.signal}_mean", verdict.ratio, 1.0, verdict.why, "ratio") for verdict in verdicts
-    ]
+    return [Evidence(f"{verdict.signal}_mean", verdict.ratio, 1.0, verdict.why, "ratio") for verdict in verdicts]
 
 
 def _regression(context: Context, pool: str, verdicts: list[_Verdict], now: float) -> Finding:
@@ -197,7 +182,5 @@ def _mix(context: Context, pool: str, verdicts: list[_Verdict], now: float) -> F
         ),
         evidence=_evidence(verdicts),
         onset=min(verdict.at for verdict in verdicts),
-        advice=(
-            Advice("cache", Optimisation.AVOID, "Prefix caching takes repeated prompt parts off the prefill"),
-        ),
+        advice=(Advice("cache", Optimisation.AVOID, "Prefix caching takes repeated prompt parts off the prefill"),),
     )

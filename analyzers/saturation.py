@@ -45,9 +45,7 @@ def analyze(history: History, frame: Frame, context: Context, now: float) -> Rep
 
 def _at_limit(history: History, context: Context, capacity: Capacity) -> BoolArray:
     """Requests waited through three samples, the batch is as full as it was ever seen, and work goes on."""
-    fullest = take(
-        history.maximum(Level.ENDPOINT, "requests_running", window(context, 0.0, samples=2)), capacity.rows
-    )
+    fullest = take(history.maximum(Level.ENDPOINT, "requests_running", window(context, 0.0, samples=2)), capacity.rows)
     limit = np.where(np.isfinite(capacity.batch_limit), capacity.batch_limit, fullest)
     objective = context.settings(capacity.pool).slo.ttft_s
     long_wait = np.where(
@@ -145,9 +143,7 @@ def _growing(history: History, context: Context, capacity: Capacity, now: float)
         return None
     # Variance of a least-squares slope over a random walk with variance 2*rate per second is 2.4*rate/span.
     chance = SIGMAS * np.sqrt(2.4 * rate / span) if rate is not None else 0.0
-    if growth * span < max(1.0, 0.1 * queue) or (
-        growth < chance and not _steadily(history, context, capacity, span)
-    ):
+    if growth * span < max(1.0, 0.1 * queue) or (growth < chance and not _steadily(history, context, capacity, span)):
         return None
     settings = context.settings(capacity.pool)
     mu = capacity.pool_mu or rate
@@ -163,9 +159,7 @@ def _growing(history: History, context: Context, capacity: Capacity, now: float)
     ]
     if until is not None:
         evidence.append(
-            Evidence(
-                "time_to_slo_s", until, None, "until a new request waits longer than the TTFT objective", "s"
-            )
+            Evidence("time_to_slo_s", until, None, "until a new request waits longer than the TTFT objective", "s")
         )
     evidence += _late(history, context, capacity)
     if rate is not None:
@@ -178,10 +172,7 @@ def _growing(history: History, context: Context, capacity: Capacity, now: float)
         now,
         severity=Severity.WARNING,
         confidence=0.8,
-        summary=(
-            f"The queue of pool {capacity.pool} grows by {growth:.2f} "
-            "requests/s: more comes in than is finished"
-        ),
+        summary=(f"The queue of pool {capacity.pool} grows by {growth:.2f} requests/s: more comes in than is finished"),
         layer=Layer.QUEUE,
         evidence=evidence,
         advice=_ADVICE,

@@ -37,9 +37,7 @@ class Shift:
         return float(np.exp(self.effect))
 
 
-def explained(
-    y: FloatArray, x: FloatArray, baseline: int, bounds: FloatArray, outside: FloatArray
-) -> FloatArray:
+def explained(y: FloatArray, x: FloatArray, baseline: int, bounds: FloatArray, outside: FloatArray) -> FloatArray:
     """(N,) part of `y` that the confounders account for, relative to their baseline medians.
 
     x: (N, K) confounders. bounds: (K, 2) allowed coefficients. Coefficients are fitted robustly on the first
@@ -48,11 +46,7 @@ def explained(
     """
     seen = x[:baseline]
     usable = np.isfinite(seen).all(axis=1) & np.isfinite(y[:baseline])
-    middle = (
-        np.nanmedian(np.where(usable[:, None], seen, np.nan), axis=0)
-        if usable.any()
-        else np.zeros(x.shape[1])
-    )
+    middle = np.nanmedian(np.where(usable[:, None], seen, np.nan), axis=0) if usable.any() else np.zeros(x.shape[1])
     coefficients = _fit(y[:baseline][usable], seen[usable] - middle, bounds)
     if not usable.any():
         return np.zeros(y.size)
@@ -100,10 +94,7 @@ def find_rise(residual: FloatArray, baseline: int) -> Shift | None:
     if effect < max(EFFECT_FLOOR, float(np.std(values[:before]))):
         return None
     noisy = np.std(after) > 0 or np.std(values[:before]) > 0
-    if (
-        noisy
-        and stats.ttest_ind(after, values[:before], equal_var=False, alternative="greater").pvalue > P_VALUE
-    ):
+    if noisy and stats.ttest_ind(after, values[:before], equal_var=False, alternative="greater").pvalue > P_VALUE:
         return None
     last_third = after[-max(1, after.size // 3) :]
     if float(np.median(last_third)) - center < 0.5 * effect:

@@ -44,20 +44,14 @@ def latency_series(history: History, names: tuple[str, ...], signal: str, bucket
     chosen = sampled(names)
     ends: FloatArray = latest.at - bucket_s * np.arange(buckets - 1, -1, -1, dtype=np.float64)
     least = MIN_TOKENS if signal == "itl" else MIN_REQUESTS
-    latency = np.array(
-        [_log_mean(history, chosen, signal, bucket_s, latest.at - end, least=least) for end in ends]
-    )
+    latency = np.array([_log_mean(history, chosen, signal, bucket_s, latest.at - end, least=least) for end in ends])
     if signal == "ttft":
-        queue = np.array(
-            [_mean(history, chosen, "queue_time", bucket_s, latest.at - end, least=1.0) for end in ends]
-        )
+        queue = np.array([_mean(history, chosen, "queue_time", bucket_s, latest.at - end, least=1.0) for end in ends])
         latency[queue > QUEUE_SHARE * np.exp(latency)] = np.nan
     return LatencySeries(signal, ends, latency, _confounders(history, chosen, ends, bucket_s))
 
 
-def _mean(
-    history: History, names: tuple[str, ...], signal: str, span: float, ending: float, *, least: float
-) -> float:
+def _mean(history: History, names: tuple[str, ...], signal: str, span: float, ending: float, *, least: float) -> float:
     total = count = 0.0
     for name in names:
         delta: Histogram | None = history.delta(Level.ENDPOINT, name, signal, span, ending)
@@ -90,9 +84,7 @@ def _confounders(history: History, names: tuple[str, ...], ends: FloatArray, buc
     return np.where(np.isfinite(table), table, np.nan)
 
 
-def _growth(
-    history: History, names: tuple[str, ...], signal: str, ends: FloatArray, bucket_s: float
-) -> FloatArray:
+def _growth(history: History, names: tuple[str, ...], signal: str, ends: FloatArray, bucket_s: float) -> FloatArray:
     """Increase of a counter or a histogram's count in each bucket, over all names; NaN where unknown."""
     edges = np.concatenate([[ends[0] - bucket_s], ends])
     span = float(ends[-1] - edges[0]) + bucket_s

@@ -9,9 +9,7 @@ from collector.model import Frame, TargetRole, TargetStatus
 
 def endpoint_targets(frame: Frame) -> Mapping[str, TargetStatus]:
     """Engine targets by the endpoint they read, matched by name or by URL."""
-    by_url = {
-        endpoint.url.rstrip("/"): name for name, endpoint in frame.topology.endpoints.items() if endpoint.url
-    }
+    by_url = {endpoint.url.rstrip("/"): name for name, endpoint in frame.topology.endpoints.items() if endpoint.url}
     found: dict[str, TargetStatus] = {}
     for target in frame.targets:
         if target.role is not TargetRole.ENGINE:

@@ -59,15 +59,8 @@ def _outages(frame: Frame, context: Context, now: float) -> list[Finding]:
                 layer=Layer.TELEMETRY,
                 pool=name,
                 advice=(_WAIT,),
-                summary=(
-                    f"{len(lost)} of {len(watched)} targets of pool {name} "
-                    "cannot be read: its load is unknown"
-                ),
-                evidence=[
-                    Evidence(
-                        "targets_unknown", share, OUTAGE_SHARE, lost[0].error or "cannot be read", "ratio"
-                    )
-                ],
+                summary=(f"{len(lost)} of {len(watched)} targets of pool {name} cannot be read: its load is unknown"),
+                evidence=[Evidence("targets_unknown", share, OUTAGE_SHARE, lost[0].error or "cannot be read", "ratio")],
             )
         )
     return findings
@@ -90,9 +83,7 @@ def _unreachable(frame: Frame, context: Context, now: float) -> list[Finding]:
             confidence=0.95,
             layer=Layer.TELEMETRY,
             advice=(_WAIT,),
-            summary=(
-                f"The {target.role} target {target.name} cannot be read: {target.error or 'no reason given'}"
-            ),
+            summary=(f"The {target.role} target {target.name} cannot be read: {target.error or 'no reason given'}"),
             evidence=[Evidence("up", 0.0, 1.0, target.error or "the target cannot be read", "bool")],
             onset=target.failing_since,
         )
@@ -110,12 +101,9 @@ def _contracts(frame: Frame, context: Context, now: float) -> list[Finding]:
         gone = target.missed if target.up else ()
         if not gone and not clash and not (target.up and target.warnings):
             continue
-        evidence = [
-            Evidence(signal, None, None, "was there before and is gone from this target") for signal in gone
-        ]
+        evidence = [Evidence(signal, None, None, "was there before and is gone from this target") for signal in gone]
         evidence += [
-            Evidence(signal, None, None, "the same series appears twice with different values")
-            for signal in clash
+            Evidence(signal, None, None, "the same series appears twice with different values") for signal in clash
         ]
         if not evidence:
             evidence = [Evidence("exposition", None, None, warning) for warning in target.warnings]
@@ -131,10 +119,7 @@ def _contracts(frame: Frame, context: Context, now: float) -> list[Finding]:
                 layer=Layer.TELEMETRY,
                 evidence=evidence,
                 advice=(_WAIT,),
-                summary=(
-                    f"{target.name} does not keep its metric contract: "
-                    f"{evidence[0].signal}: {evidence[0].why}"
-                ),
+                summary=(f"{target.name} does not keep its metric contract: {evidence[0].signal}: {evidence[0].why}"),
             )
         )
     return findings

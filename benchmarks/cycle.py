@@ -11,22 +11,30 @@ from __future__ import annotations
 import argparse
 import asyncio
 import multiprocessing
+import platform
 import random
 import re
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from actuators.model import Lever, LeverKey, LeverReading
+from analyzers.model import Analysis, Context
+from analyzers.registry import analyze
 from collector.history import History
 from collector.model import Frame, TargetRole
 from collector.sources.scrape import ScrapeSettings, ScrapeSource
 from collector.sources.targets import StaticTargets, target
+from inferostat.planner import Mode, PlannerState, Policy, PoolPolicy, decide
 
 BODIES = Path(__file__).parents[1] / "tests" / "fixtures" / "live"
 VARIANTS = 8
+INTERVAL_S = 5.0
+POOL_LEVERS = (Lever.BREAKER, Lever.ADMISSION, Lever.RETRY_BUDGET)
 _COUNTED = re.compile(r"^(\S+_(?:total|count|sum|bucket)(?:\{.*\})?) (\S+)$", re.MULTILINE)
 
 Stage = Callable[[Frame, History], object]
@@ -41,6 +49,47 @@ class CycleCost:
 
     def add(self, part: str, seconds: float) -> None:
         self.parts.setdefault(part, []).append(seconds)
+
+
+class Thinking:
+    """Analyze and decide as the loop does them: each cycle knows what the one before found."""
+
+    def __init__(self, interval_s: float) -> None:
+        self._interval_s = interval_s
+        self._analysis = Analysis(0.0)
+        self._state = PlannerState()
+
+    def analyze(self, frame: Frame, history: History) -> None:
+        context = Context(
+            interval_s=self._interval_s,
+            previous=self._analysis.findings,
+            previous_measures=self._analysis.measures,
+        )
+        self._analysis = analyze(history, frame, context, frame.at)
+
+    def decide(self, frame: Frame, history: History) -> None:
+        keys = [LeverKey(lever, name, name) for name in frame.topology.pools for lever in POOL_LEVERS]
+        keys += [LeverKey(Lever.WEIGHT, one.pool, one.address) for one in frame.topology.endpoints.values()]
+        readings = [LeverReading(key, True, 100.0 if key.lever is Lever.WEIGHT else None) for key in keys]
+        policy = Policy({name: PoolPolicy(mode=Mode.ADVISE) for name in frame.topology.pools})
+        self._state = decide(self._analysis, frame, readings, policy, self._state, frame.at).state
+
+    def stages(self) -> dict[str, Stage]:
+        return {"analyze": self.analyze, "decide": self.decide}
+
+
+class SteppedClock:
+    """Wall clock that jumps one interval a cycle: windows fill as in a live agent, without its waiting."""
+
+    def __init__(self, interval_s: float) -> None:
+        self._interval_s = interval_s
+        self._jumped = 0.0
+
+    def jump(self) -> None:
+        self._jumped += self._interval_s
+
+    def __call__(self) -> float:
+        return time.time() + self._jumped
 
 
 def moved(body: str, step: int) -> bytes:
@@ -85,12 +134,15 @@ async def measure(ports: Sequence[int], cycles: int, stages: Mapping[str, Stage]
     targets = [
         target(f"127.0.0.1:{port}", TargetRole.ENGINE, name=f"engine-{i}") for i, port in enumerate(ports)
     ]
-    source = ScrapeSource(StaticTargets(targets), ScrapeSettings(interval_s=5.0, jitter=0.0, deadline_s=30.0))
+    clock = SteppedClock(INTERVAL_S)
+    settings = ScrapeSettings(interval_s=INTERVAL_S, jitter=0.0, deadline_s=30.0)
+    source = ScrapeSource(StaticTargets(targets), settings, clock)
     history, cost = History(), CycleCost()
     try:
         for _ in range(cycles):
             began = time.process_time()
-            frame = await source.collect(time.time())
+            clock.jump()
+            frame = await source.collect(clock())
             down = [status for status in frame.targets if not status.up]
             if down:
                 raise RuntimeError(f"expected every target up, found {down[0].name} down: {down[0].error}")
@@ -140,11 +192,16 @@ def table(cost: CycleCost) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--endpoints", type=int, default=200)
-    parser.add_argument("--cycles", type=int, default=20)
+    parser.add_argument("--cycles", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--bodies", type=Path, default=BODIES, help="folder of vllm-*.prom bodies")
     given = parser.parse_args()
-    print(table(run(given.endpoints, given.cycles, given.seed, given.bodies)))
+    cost = run(given.endpoints, given.cycles, given.seed, given.bodies, Thinking(INTERVAL_S).stages())
+    print(
+        f"{given.endpoints} endpoints, {given.cycles} cycles, seed {given.seed}, Python {platform.python_version()},"
+        f" numpy {version('numpy')}, aiohttp {version('aiohttp')}"
+    )
+    print(table(cost))
 
 
 if __name__ == "__main__":

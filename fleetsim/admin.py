@@ -36,9 +36,7 @@ class DrainCommand(NoArguments):
 class AdminApi:
     """Serves the pool over HTTP. A `request_id` seen before gets its first answer again and does nothing."""
 
-    def __init__(
-        self, pool: Pool, gateway: Gateway, exporter_url: str, lag_p99_s: Callable[[], float]
-    ) -> None:
+    def __init__(self, pool: Pool, gateway: Gateway, exporter_url: str, lag_p99_s: Callable[[], float]) -> None:
         self._pool = pool
         self._gateway = gateway
         self._exporter_url = exporter_url
@@ -85,9 +83,7 @@ class AdminApi:
             pool = self._pool
             current = {"target": pool.target, "ready": pool.ready}
             if command.pool != POOL:
-                return 404, {
-                    "error": f"expected pool {POOL!r}, found {command.pool!r}: name a pool of the fleet"
-                }
+                return 404, {"error": f"expected pool {POOL!r}, found {command.pool!r}: name a pool of the fleet"}
             if not 1 <= command.replicas <= pool.scenario.max_replicas:
                 limit = pool.scenario.max_replicas
                 return 422, {"error": f"expected 1 to {limit} replicas, found {command.replicas}", **current}

@@ -42,9 +42,7 @@ async def wait_for_file(path: Path, child: subprocess.Popen[bytes], log: Path, d
     while not (path.exists() and path.stat().st_size):
         if child.poll() is not None:
             tail = log.read_text(errors="replace")[-800:] if log.exists() else ""
-            raise ChildError(
-                f"expected {path.name}, found process exit {child.returncode}: see {log} ({tail})"
-            )
+            raise ChildError(f"expected {path.name}, found process exit {child.returncode}: see {log} ({tail})")
         if loop.time() > until:
             raise ChildError(f"expected {path.name} within {deadline_s:g} s, found nothing: see {log}")
         await asyncio.sleep(0.02)

@@ -134,9 +134,7 @@ def control_app(clients: Clients) -> web.Application:
 
     async def load(request: web.Request) -> web.Response:
         try:
-            change = LoadEvent.model_validate(
-                {"factor": 1.0, **await request.json(), "at_s": 0, "kind": "load"}
-            )
+            change = LoadEvent.model_validate({"factor": 1.0, **await request.json(), "at_s": 0, "kind": "load"})
         except (ValidationError, ValueError, TypeError) as error:
             return web.json_response({"error": str(error)}, status=400)
         clients.change(change)
@@ -157,9 +155,7 @@ def control_app(clients: Clients) -> web.Application:
 
 
 @asynccontextmanager
-async def running_clients(
-    scenario: Scenario, workdir: Path, seed: int, load: float
-) -> AsyncIterator[dict[str, Any]]:
+async def running_clients(scenario: Scenario, workdir: Path, seed: int, load: float) -> AsyncIterator[dict[str, Any]]:
     """Clients ready to start inside this process; yields what `clients.json` says."""
     fleet = json.loads((workdir / "fleet.json").read_text())
     rate_rps = load * float(fleet["capacity_rps"])
@@ -167,9 +163,7 @@ async def running_clients(
     connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=60)
     with log_path.open("w", buffering=1) as log:
         async with aiohttp.ClientSession(connector=connector) as session:
-            clients = Clients(
-                scenario, session, url=fleet["gateway"]["url"], rate_rps=rate_rps, seed=seed, log=log
-            )
+            clients = Clients(scenario, session, url=fleet["gateway"]["url"], rate_rps=rate_rps, seed=seed, log=log)
             try:
                 async with serve(control_app(clients)) as address:
                     described = {
@@ -206,9 +200,7 @@ def main() -> int:
     parser.add_argument("--scenario", default="steady", help="a packaged scenario or a file")
     parser.add_argument("--seed", type=int)
     parser.add_argument("--load", type=float, help="offered first attempts as a share of measured capacity")
-    parser.add_argument(
-        "--start", action="store_true", help="send at once instead of waiting for POST /start"
-    )
+    parser.add_argument("--start", action="store_true", help="send at once instead of waiting for POST /start")
     options = parser.parse_args()
     try:
         run_on_best_loop(_serve_until_signalled(load_scenario(options.scenario), options))

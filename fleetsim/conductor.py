@@ -115,7 +115,5 @@ class Conductor:
         async with self._session.request(method, url, json=body) as answer:
             document: dict[str, Any] = await answer.json()
             if answer.status != 200:
-                raise ChildError(
-                    f"expected 200 of {method} {url}, found {answer.status}: {document.get('error')}"
-                )
+                raise ChildError(f"expected 200 of {method} {url}, found {answer.status}: {document.get('error')}")
             return document

@@ -111,9 +111,7 @@ class Exporter:
                 Value(
                     name,
                     reading.labels(),
-                    round(self._energy_mj[reading.uuid])
-                    if name.endswith("ENERGY_CONSUMPTION")
-                    else values[name],
+                    round(self._energy_mj[reading.uuid]) if name.endswith("ENERGY_CONSUMPTION") else values[name],
                 )
                 for reading, values in rows
             ]

@@ -26,9 +26,7 @@ class Activity:
 class Driver:
     """Steps one engine until stopped. `on_step` is called after every finished step, in the event loop."""
 
-    def __init__(
-        self, engine: Engine, clock: Callable[[], float], on_step: Callable[[StepResult], None]
-    ) -> None:
+    def __init__(self, engine: Engine, clock: Callable[[], float], on_step: Callable[[StepResult], None]) -> None:
         self.engine = engine
         self.activity = Activity()
         self._clock = clock

@@ -121,8 +121,6 @@ def bootstrap(cluster: str, eds_path: Path, listen_port: int, admin_port: int) -
     return {
         "node": {"id": "inferostat-fleet", "cluster": "fleet"},
         "admin": {"address": _address(admin_port)},
-        "layered_runtime": {
-            "layers": [{"name": "base", "static_layer": {}}, {"name": "admin", "admin_layer": {}}]
-        },
+        "layered_runtime": {"layers": [{"name": "base", "static_layer": {}}, {"name": "admin", "admin_layer": {}}]},
         "static_resources": {"listeners": [listener], "clusters": [upstream]},
     }

@@ -13,10 +13,7 @@ def labels_text(labels: Mapping[str, str]) -> str:
     """`{a="x",b="y"}` with the names sorted, or nothing; values are escaped as the format asks."""
     if not labels:
         return ""
-    escaped = (
-        (k, v.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"'))
-        for k, v in sorted(labels.items())
-    )
+    escaped = ((k, v.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')) for k, v in sorted(labels.items()))
     return "{" + ",".join(f'{k}="{v}"' for k, v in escaped) + "}"
 
 

@@ -40,16 +40,12 @@ def parse(body: Any, chat: bool, model_name: str, max_model_len: int) -> Complet
     if not isinstance(body, Mapping):
         raise BadRequest(400, "expected a JSON object as the body, found something else: send an object")
     if body.get("model", model_name) != model_name:
-        raise BadRequest(
-            404, f"expected model {model_name}, found {body['model']}: use the served model's name"
-        )
+        raise BadRequest(404, f"expected model {model_name}, found {body['model']}: use the served model's name")
     explicit = body.get("prompt_tokens")
     prompt = explicit if explicit is not None else _prompt_tokens(body, chat)
     limit = body.get("max_completion_tokens", body.get("max_tokens", DEFAULT_MAX_TOKENS))
     if not (_is_count(prompt) and _is_count(limit)):
-        raise BadRequest(
-            400, f"expected a prompt and max_tokens of at least 1, found {prompt!r} and {limit!r}"
-        )
+        raise BadRequest(400, f"expected a prompt and max_tokens of at least 1, found {prompt!r} and {limit!r}")
     if prompt + limit > max_model_len:
         raise BadRequest(
             400,

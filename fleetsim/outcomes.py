@@ -61,8 +61,7 @@ def recovery_s(requests: Sequence[Attempted], fault_end: float, known_until: flo
     steps = int(max(0.0, known_until - fault_end) / RECOVERY_STEP_S) + 1
     starts = [fault_end + k * RECOVERY_STEP_S for k in range(steps)]
     good = [
-        s + RECOVERY_WINDOW_S <= known_until
-        and (ratio(requests, s, s + RECOVERY_WINDOW_S) or 0.0) >= RECOVERY_RATIO
+        s + RECOVERY_WINDOW_S <= known_until and (ratio(requests, s, s + RECOVERY_WINDOW_S) or 0.0) >= RECOVERY_RATIO
         for s in starts
     ]
     needed = int((RECOVERY_SPAN_S - RECOVERY_WINDOW_S) / RECOVERY_STEP_S) + 1

@@ -74,9 +74,7 @@ class Pool:
                 self._begin(replica, replica.warm(self.scenario.cold_start_s))
         surplus = len(staying) - replicas
         if surplus > 0:
-            newest_first = sorted(
-                staying, key=lambda r: (r.state is ReplicaState.PENDING, r.index), reverse=True
-            )
+            newest_first = sorted(staying, key=lambda r: (r.state is ReplicaState.PENDING, r.index), reverse=True)
             for replica in newest_first[:surplus]:
                 self._leaving.add(replica.id)
                 self._begin(replica, self._retire(replica))

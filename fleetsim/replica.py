@@ -96,9 +96,8 @@ class Replica:
             self._bound = bind_loopback(self.port)
             self.port = self._bound.getsockname()[1]
         self.move(ReplicaState.WARMING)
-        server = EngineServer(
-            self._profile, self._options
-        )  # the process starts now and serves once it is warm
+        # The process starts now and serves once it is warm.
+        server = EngineServer(self._profile, self._options)
         await asyncio.sleep(cold_start_s)
         bound, self._bound = self._bound, None
         await server.start(bound)

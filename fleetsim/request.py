@@ -113,9 +113,7 @@ class Requester:
         status, ttft_s = 0, None
         try:
             headers = {RETRY_COUNT_HEADER: str(taken)}
-            async with self._session.post(
-                self._url, json=body, headers=headers, timeout=self._timeout
-            ) as answer:
+            async with self._session.post(self._url, json=body, headers=headers, timeout=self._timeout) as answer:
                 status = answer.status
                 if status != 200:
                     await answer.read()

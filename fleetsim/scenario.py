@@ -146,9 +146,7 @@ def parse_scenario(document: Any, origin: str) -> Scenario:
     try:
         return Scenario.model_validate(document)
     except ValidationError as error:
-        problems = "; ".join(
-            f"{'.'.join(map(str, e['loc'])) or 'document'}: {e['msg']}" for e in error.errors()
-        )
+        problems = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'document'}: {e['msg']}" for e in error.errors())
         raise ScenarioError(f"expected a scenario in {origin}, found {problems}: correct the file") from error
 
 

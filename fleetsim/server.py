@@ -221,6 +221,4 @@ class EngineServer:
         return web.Response()
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        return web.Response(
-            body=self.metrics.render().encode(), headers={"Content-Type": METRICS_CONTENT_TYPE}
-        )
+        return web.Response(body=self.metrics.render().encode(), headers={"Content-Type": METRICS_CONTENT_TYPE})

@@ -137,8 +137,7 @@ def step_time(profile: Profile, load: StepLoad, degradation: Degradation = HEALT
     duration = degradation.g * (degradation.g_decode * decode + degradation.g_prefill * (whole - decode))
     return StepTime(
         duration_s=duration,
-        tensor_s=profile.peak_token_s * tokens
-        + ATTENTION_EFFICIENCY * profile.attention_s * load.prefill_attention,
+        tensor_s=profile.peak_token_s * tokens + ATTENTION_EFFICIENCY * profile.attention_s * load.prefill_attention,
         dram_s=profile.peak_weights_s + KV_READ_EFFICIENCY * profile.kv_s * load.decode_context,
     )
 
@@ -162,6 +161,5 @@ def load_profile(model: str = "Llama-3.1-70B bf16", gpu: str = "H100", gpus_per_
             )
     known = ", ".join(f"{r['model']} on {r['gpus_per_replica']} x {r['gpu']}" for r in table["profiles"])
     raise ValueError(
-        f"expected a profile of coefficients.json, "
-        f"found {model} on {gpus_per_replica} x {gpu}: use one of {known}"
+        f"expected a profile of coefficients.json, found {model} on {gpus_per_replica} x {gpu}: use one of {known}"
     )

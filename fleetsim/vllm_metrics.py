@@ -61,9 +61,7 @@ class EngineMetrics:
         )
         sleep["awake"].value = 1
         self._kv_usage = add("kv_cache_usage_perc", "gauge", "KV-cache usage. 1 means 100 percent usage.")
-        self._prefix_queries = add(
-            "prefix_cache_queries_total", "counter", "Prefix cache queries, in tokens."
-        )
+        self._prefix_queries = add("prefix_cache_queries_total", "counter", "Prefix cache queries, in tokens.")
         self._prefix_hits = add("prefix_cache_hits_total", "counter", "Prefix cache hits, in tokens.")
         self._preemptions = add("num_preemptions_total", "counter", "Cumulative number of preemptions.")
         self._prompt_tokens = add("prompt_tokens_total", "counter", "Number of prefill tokens processed.")
@@ -75,9 +73,7 @@ class EngineMetrics:
             ("local_compute", "local_cache_hit", "external_kv_transfer"),
         )
         add("prompt_tokens_cached_total", "counter", "Number of cached prompt tokens (local + external).")
-        self._generation_tokens = add(
-            "generation_tokens_total", "counter", "Number of generation tokens processed."
-        )
+        self._generation_tokens = add("generation_tokens_total", "counter", "Number of generation tokens processed.")
         self._finished = self._split(
             "request_success_total",
             "counter",
@@ -87,12 +83,8 @@ class EngineMetrics:
         )
         tokens = one_two_five(MAX_MODEL_LEN)
         self._request_prompt = hist("request_prompt_tokens", "Number of prefill tokens processed.", tokens)
-        self._request_generation = hist(
-            "request_generation_tokens", "Number of generation tokens processed.", tokens
-        )
-        self._iteration = hist(
-            "iteration_tokens_total", "Number of tokens per engine_step.", ITERATION_BOUNDS
-        )
+        self._request_generation = hist("request_generation_tokens", "Number of generation tokens processed.", tokens)
+        self._iteration = hist("iteration_tokens_total", "Number of tokens per engine_step.", ITERATION_BOUNDS)
         self._max_tokens = hist("request_params_max_tokens", "The max_tokens request parameter.", tokens)
         self._ttft = hist("time_to_first_token_seconds", "Time to first token in seconds.", TTFT_BOUNDS)
         self._itl = hist("inter_token_latency_seconds", "Inter-token latency in seconds.", TOKEN_GAP_BOUNDS)
@@ -103,9 +95,7 @@ class EngineMetrics:
         )
         self._e2e = hist("e2e_request_latency_seconds", "End-to-end request latency.", REQUEST_BOUNDS)
         self._queue = hist("request_queue_time_seconds", "Time spent in WAITING phase.", REQUEST_BOUNDS)
-        self._inference = hist(
-            "request_inference_time_seconds", "Time spent in RUNNING phase.", REQUEST_BOUNDS
-        )
+        self._inference = hist("request_inference_time_seconds", "Time spent in RUNNING phase.", REQUEST_BOUNDS)
         self._prefill = hist("request_prefill_time_seconds", "Time spent in PREFILL phase.", REQUEST_BOUNDS)
         self._decode = hist("request_decode_time_seconds", "Time spent in DECODE phase.", REQUEST_BOUNDS)
         self._preempted = hist(
@@ -191,9 +181,7 @@ class EngineMetrics:
         self._families.append(Family(f"vllm:{name}", kind, text, [series]))
         return series
 
-    def _split(
-        self, name: str, kind: str, text: str, label: str, values: Iterable[str]
-    ) -> Mapping[str, Value]:
+    def _split(self, name: str, kind: str, text: str, label: str, values: Iterable[str]) -> Mapping[str, Value]:
         series = {v: Value(f"vllm:{name}", {**self._base, label: v}) for v in values}
         self._families.append(Family(f"vllm:{name}", kind, text, list(series.values())))
         return series

@@ -23,13 +23,14 @@ class Parts:
     """What a running agent owns and must close."""
 
     loop: Loop
+    source: ScrapeSource
     journal: Journal
     backends: dict[str, Backend]
     tracer: CycleTracer
 
     async def close(self, keep: Parts | None = None) -> None:
         """Close everything, except what `keep` (the parts after a reload) still uses."""
-        await self.loop.source.close()
+        await self.source.close()
         for backend in self.backends.values():
             await backend.close()
         self.tracer.close()
@@ -47,12 +48,11 @@ def assemble(config: Config, keep: Parts | None = None, clock: Callable[[], floa
     if journal is None:
         journal = Journal.start(config.journal, clock())
     tracer = CycleTracer(VERSION, span_exporter(config.traces), batch=config.traces == "otlp")
-    loop = Loop(
-        build_source(config, clock), backends, journal, loop_settings(config), tracer, config.retention
-    )
+    source = build_source(config, clock)
+    loop = Loop(source, backends, journal, loop_settings(config), tracer, config.retention)
     if keep is not None:
         loop.take_over(keep.loop)
-    return Parts(loop, journal, backends, tracer)
+    return Parts(loop, source, journal, backends, tracer)
 
 
 def build_backends(config: Config) -> dict[str, Backend]:

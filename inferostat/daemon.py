@@ -78,6 +78,7 @@ class Daemon:
         self._link: FleetLink | None = None
         self._parts: Parts | None = None
         self._down: set[str] = set()
+        self._warned: tuple[str, ...] = ()
         self._planned = 0.0
 
     async def run(self, announce: Callable[[str], None] = lambda url: None) -> None:
@@ -254,6 +255,16 @@ class Daemon:
             elif target.name in self._down - down:
                 log.info("target_answers %s", target.name)
         self._down = down
+        self._log_target_lists()
+
+    def _log_target_lists(self) -> None:
+        """What is wrong with where the targets come from, once for each change."""
+        assert self._parts is not None
+        warnings = self._parts.source.warnings
+        for warning in warnings:
+            if warning not in self._warned:
+                log.warning("target_list %s", warning)
+        self._warned = warnings
 
     async def _recover(self, parts: Parts) -> None:
         """Settle what an earlier run left open, and show what it did."""

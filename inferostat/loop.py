@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from actuators.model import Action, Backend, Lever, LeverKey, LeverReading, Outcome, Status
+from actuators.values import canonical
 from analyzers.model import Analysis, Context, Finding, PoolSettings
 from analyzers.registry import analyze
 from collector.history import History
@@ -344,7 +345,7 @@ def _remembered(journal: Journal, now: float) -> PlannerState:
             key,
             LeverMemory(
                 owned=key in held,
-                held=held[key].value if key in held else None,
+                held=canonical(key.lever, held[key].value) if key in held else None,
                 moved_at=held[key].since if key in held else float("-inf"),
                 trial=trial,
                 quarantined_until=quarantined[key].until if key in quarantined else float("-inf"),

@@ -43,15 +43,8 @@ async def _read(name: str, product: str | None) -> dict[str, Any]:
     try:
         body, content_type = await _body(name)
     except (FetchError, OSError) as error:
-        return {
-            "target": name,
-            "engine": None,
-            "error": str(error),
-            "signals": {},
-            "series": [],
-            "parse_errors": [],
-            "warnings": [],
-        }
+        nothing: dict[str, Any] = {"signals": {}, "series": [], "parse_errors": [], "warnings": []}
+        return {"target": name, "engine": None, "error": str(error), **nothing}
     whole = not name.startswith(_SCHEMES)  # a file is complete, whatever its last line ends in
     reading = TargetReader(product).read(body, content_type, complete=whole)
     return {**reading_document(name, reading), "error": reading.error}
@@ -71,7 +64,8 @@ async def _body(name: str) -> tuple[bytes, str | None]:
 
 def _table(document: dict[str, Any]) -> Table:
     known = sum(1 for item in document["signals"].values() if item["value"] is not None)
-    title = f"{document['target']}: {document['engine'] or 'not recognised'}, {known} of {len(document['signals'])} signals known"
+    engine = document["engine"] or "not recognised"
+    title = f"{document['target']}: {engine}, {known} of {len(document['signals'])} signals known"
     shown = table(document.get("error") or title, "signal", "value", "unit", "state", "reason")
     for name, item in document["signals"].items():
         shown.add_row(name, _shown(item["value"]), item["unit"], str(item["state"]), item["reason"] or "")

@@ -95,20 +95,26 @@ def _breaker(
     situation: Situation, episode: Episode, view: QueueView, finding: Finding | None
 ) -> list[Proposal]:
     reading, storm = situation.reading(Lever.BREAKER), situation.policy.storm
-    if not _available(situation, Lever.BREAKER) or view.want is None or view.batches is None:
+    if not _available(situation, Lever.BREAKER):
         return []
     limit, elapsed = reading.value, max(0.0, situation.now - episode.seen_at)
     value: LeverValue = limit
     reason = ""
-    if view.wait_s > view.allowed_s or (limit is None and episode.engaged_at == situation.now):
+    engaging = limit is None and episode.engaged_at == situation.now
+    if view.want is not None and (view.wait_s > view.allowed_s or engaging):
         value = view.want if limit is None else min(limit, view.want)
         reason = (
             f"queue wait {view.wait_s:.1f} s against {view.allowed_s:.1f} s allowed: hold {value:.0f} in flight"
             f" ({situation.measure('abandoned_work') or 0:.0f} requests in the engines have no client any more)"
         )
     elif limit is not None and view.wait_s < storm.calm_share * view.allowed_s:
-        grown = max(limit * storm.raise_per_s**elapsed + elapsed, view.want)
-        value = None if grown > storm.off_at_batches * view.batches else grown
+        # No capacity is needed for this: a limit taken up after a restart would else keep itself in force, since
+        # the queues that capacity is learnt from do not form below it.
+        full = view.batches or situation.measure("gateway_active")
+        if full is None:
+            return []
+        grown = max(limit * storm.raise_per_s**elapsed + elapsed, view.want or 0.0)
+        value = None if grown > storm.off_at_batches * max(full, storm.floor_requests) else grown
         reason = f"queue wait {view.wait_s:.1f} s is below {storm.calm_share:.0%} of allowed: give back"
     if value == limit:
         return []

@@ -35,9 +35,7 @@ async def server(gateway: Gateway, start_server: StartServer, session: aiohttp.C
     return server
 
 
-async def send(
-    session: aiohttp.ClientSession, gateway: Gateway, retry: int = 0
-) -> tuple[int, dict[str, str]]:
+async def send(session: aiohttp.ClientSession, gateway: Gateway, retry: int = 0) -> tuple[int, dict[str, str]]:
     headers = {RETRY_COUNT_HEADER: str(retry)}
     async with session.post(f"{gateway.url}/v1/completions", json=BODY, headers=headers) as answer:
         await answer.read()

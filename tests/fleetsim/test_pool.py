@@ -109,9 +109,7 @@ async def test_scale_down_finishes_the_work_of_the_newest_first(
     assert set(listed(tmp_path)) == {"engine-0"}
 
 
-async def test_scale_up_during_a_scale_down_starts_a_new_replica(
-    pool: Pool, session: aiohttp.ClientSession
-) -> None:
+async def test_scale_up_during_a_scale_down_starts_a_new_replica(pool: Pool, session: aiohttp.ClientSession) -> None:
     request = await busy(session, pool, "engine-1")
     pool.scale(1)
     pool.scale(2)
@@ -122,9 +120,7 @@ async def test_scale_up_during_a_scale_down_starts_a_new_replica(
 
 
 @pytest.mark.parametrize("scenario", [{"unschedulable": True}], indirect=True)
-async def test_unschedulable_replica_stays_pending_and_goes_without_a_trace(
-    pool: Pool, tmp_path: Path
-) -> None:
+async def test_unschedulable_replica_stays_pending_and_goes_without_a_trace(pool: Pool, tmp_path: Path) -> None:
     pool.scale(4)
     assert states(pool)["engine-3"] == "pending"
     pool.scale(2)
@@ -220,9 +216,7 @@ async def test_scale_over_http_is_conditional_and_idempotent(
 
 async def test_unknown_replicas_and_bad_bodies(admin: str, session: aiohttp.ClientSession) -> None:
     assert (await call(session, "PUT", f"{admin}/replicas/r9/drain", {"drain": True}))[0] == 404
-    assert (await call(session, "POST", f"{admin}/faults", {"kind": "hang", "targets": ["engine-9"]}))[
-        0
-    ] == 404
+    assert (await call(session, "POST", f"{admin}/faults", {"kind": "hang", "targets": ["engine-9"]}))[0] == 404
     assert (await call(session, "POST", f"{admin}/faults", {"kind": "melt"}))[0] == 400
     for body in (b"{", b"[]", b'{"kind": "hang", "request_id": []}'):
         async with session.post(f"{admin}/faults", data=body) as answer:

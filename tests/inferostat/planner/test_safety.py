@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -61,7 +62,7 @@ def test_the_limit_follows_and_every_limit_is_off_in_the_end() -> None:
     limits = moves(scene.history, Lever.BREAKER)
     assert limits[-1] is None
     assert all(
-        b > a for a, b in zip(limits[:-1], limits[1:-1], strict=False) if a is not None and b is not None
+        b > a for a, b in pairwise(limits[:-1]) if a is not None and b is not None
     )
     assert scene.lever(Lever.RETRY_BUDGET) is None
     assert scene.state.episodes == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -55,6 +56,12 @@ class RestClient:
             raise ActuatorError(
                 f"{where}: expected an answer within {self._timeout_s:g} s, found none: "
                 "check that the process is not stuck"
+            ) from error
+        except aiohttp.ClientConnectorError as error:
+            number = error.os_error.errno
+            found = os.strerror(number).lower() if number else str(error.os_error)
+            raise ActuatorError(
+                f"{where}: expected a connection, found {found}: check that it runs and the address is right"
             ) from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise ActuatorError(

@@ -1,7 +1,7 @@
 """What keeps the agent itself from acting, as findings: it must not look idle when it is hindered. Pure.
 
-A journal that takes no writes, levers that no system shows, orders that a system accepts and ignores, and a
-system that restarted and forgot its limits.
+A journal that takes no writes, levers that no system shows, orders without effect, and a system that restarted
+and forgot its limits.
 """
 
 from __future__ import annotations
@@ -9,41 +9,62 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from actuators.model import Action, LeverKey, LeverReading, Outcome
+from actuators.model import LeverKey, LeverReading, Outcome, Status
 from analyzers.codes import CODES
 from analyzers.model import Evidence, Finding, Layer, Scope, ScopeKind, Severity
+from inferostat.planner.policy import LeverPolicy
 
 FLEET = Scope(ScopeKind.FLEET, "fleet")
 MOST_DOUBLINGS = 16
+FAILURES_IN_A_ROW = 3
+DISOBEYED = (Status.IGNORED, Status.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
-class Ignored:
-    """Orders of one lever accepted without effect: how many in a row, and when the next may be sent."""
+class Disobedience:
+    """Orders of one lever in a row that did not take effect, and from when on it may have another."""
 
     count: int
     until: float
     detail: str
 
 
-def ignored_again(
-    before: Ignored | None, outcome: Outcome, cooldown_s: float, longest_s: float, now: float
-) -> Ignored:
-    """One more: the pause doubles from the cool-down up to the quarantine; a slow system is not given up."""
+def disobeyed(
+    before: Disobedience | None, outcome: Outcome, policy: LeverPolicy, now: float
+) -> Disobedience:
+    """One more. The pause doubles from the cool-down up to the quarantine: a slow system is not given up.
+
+    An order that was ignored is followed by a pause at once, one that failed (a system that comes and goes)
+    after a few in a row.
+    """
     count = 1 if before is None else before.count + 1
-    pause = min(longest_s, cooldown_s * 2 ** min(count - 1, MOST_DOUBLINGS))
-    return Ignored(count, now + pause, outcome.detail)
+    patience = 1 if outcome.status is Status.IGNORED else FAILURES_IN_A_ROW
+    doublings = min(count - patience, MOST_DOUBLINGS)
+    pause = 0.0 if doublings < 0 else min(policy.quarantine_s, policy.cooldown_s * 2**doublings)
+    return Disobedience(count, now + pause, outcome.detail)
+
+
+def without(disobeying: Mapping[LeverKey, Disobedience], key: LeverKey) -> dict[LeverKey, Disobedience]:
+    """The others: this lever has just followed an order."""
+    return {other: item for other, item in disobeying.items() if other != key}
+
+
+def recent(
+    disobeying: Mapping[LeverKey, Disobedience], now: float, keep_s: float
+) -> dict[LeverKey, Disobedience]:
+    """Those that are held back, or were until `keep_s` seconds ago."""
+    return {key: item for key, item in disobeying.items() if now < item.until + keep_s}
 
 
 def find(
     readings: Sequence[LeverReading],
-    ignored: Mapping[LeverKey, Ignored],
+    disobeying: Mapping[LeverKey, Disobedience],
     journal_error: str | None,
     previous: Sequence[Finding],
     now: float,
 ) -> tuple[Finding, ...]:
     """Findings of this cycle; the onset of one that goes on is taken from `previous`."""
-    found = [*_journal(journal_error), *_unreadable(readings), *_restarted(readings), *_ignored(ignored, now)]
+    found = [*_journal(journal_error), *_unreadable(readings), *_restarted(readings), *_disobeyed(disobeying, now)]
     since = {finding.key: finding.since for finding in previous}
     return tuple(
         Finding(
@@ -115,29 +136,19 @@ def _restarted(readings: Sequence[LeverReading]) -> Iterator[_Found]:
         )
 
 
-def _ignored(ignored: Mapping[LeverKey, Ignored], now: float) -> Iterator[_Found]:
-    by_pool: dict[str, list[tuple[LeverKey, Ignored]]] = {}
-    for key, item in ignored.items():
+def _disobeyed(disobeying: Mapping[LeverKey, Disobedience], now: float) -> Iterator[_Found]:
+    by_pool: dict[str, list[tuple[LeverKey, Disobedience]]] = {}
+    for key, item in disobeying.items():
         by_pool.setdefault(key.pool, []).append((key, item))
     for pool, items in by_pool.items():
-        key, first = items[0]
-        times = "once" if first.count == 1 else f"{first.count} times"
-        rest = max(0.0, first.until - now)
+        first = items[0][1]
+        orders = "an order" if first.count == 1 else f"{first.count} orders in a row"
+        again = f"none is sent for {first.until - now:.0f} s" if first.until > now else "the next is tried"
         yield (
             "actuation-ineffective",
             Severity.WARNING,
             Scope(ScopeKind.POOL, pool),
             Layer.GATEWAY,
-            f"{key} was accepted and ignored {times}, not sent again for {rest:.0f} s: {first.detail}",
+            f"{orders} had no effect, {again}: {first.detail}",
             tuple(Evidence(str(key), None, None, item.detail) for key, item in items),
         )
-
-
-def still_told(ignored: Mapping[LeverKey, Ignored], now: float, keep_s: float) -> dict[LeverKey, Ignored]:
-    """Those that are held back, or were until `keep_s` seconds ago."""
-    return {key: item for key, item in ignored.items() if now < item.until + keep_s}
-
-
-def effective(ignored: Mapping[LeverKey, Ignored], action: Action) -> dict[LeverKey, Ignored]:
-    """Without the lever that has just followed an order."""
-    return {key: item for key, item in ignored.items() if key != action.key}

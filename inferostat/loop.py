@@ -87,7 +87,7 @@ class Loop:
         self.number = 0
         self._analysis = Analysis(0.0)
         self._phases: dict[str, float] = {}
-        self._ignored: dict[LeverKey, hindrance.Ignored] = {}
+        self._disobeying: dict[LeverKey, hindrance.Disobedience] = {}
         self._journal_error: str | None = None
         self._journal_checked_at = float("-inf")
 
@@ -97,7 +97,7 @@ class Loop:
         self.state = other.state
         self.number = other.number
         self._analysis = other._analysis
-        self._ignored = other._ignored
+        self._disobeying = other._disobeying
 
     def advise_only(self) -> None:
         """Take all authority away: what would be done is said, nothing is moved."""
@@ -174,9 +174,9 @@ class Loop:
             policy = replace(self.settings.policy, paused=paused or self.settings.policy.paused)
             decision = decide(analysis, frame, readings, policy, self.state, now)
             self.state = decision.state
-            self._ignored = hindrance.still_told(self._ignored, now, self.settings.freshness_s)
+            self._disobeying = hindrance.recent(self._disobeying, now, self.settings.freshness_s)
             hindered = hindrance.find(
-                readings, self._ignored, self._journal_error, self._analysis.findings, now
+                readings, self._disobeying, self._journal_error, self._analysis.findings, now
             )
             added = (*decision.findings, *hindered)
             analysis = replace(analysis, findings=_merged(analysis.findings, added))
@@ -193,22 +193,22 @@ class Loop:
             return tuple(outcomes)
 
     def _heed(self, action: Action, outcome: Outcome, now: float) -> None:
-        """A lever that ignores orders is left alone, longer each time; one that follows is trusted again."""
+        """A lever that does not follow is left alone, longer each time; one that does is trusted again."""
         key = action.key
         if outcome.status is Status.APPLIED:
-            self._ignored = hindrance.effective(self._ignored, action)
-        if outcome.status is not Status.IGNORED:
+            self._disobeying = hindrance.without(self._disobeying, key)
+        if outcome.status not in hindrance.DISOBEYED or self._journal_error is not None:
             return
         policy = self.settings.policy.pool(key.pool).lever(key.lever)
-        item = hindrance.ignored_again(
-            self._ignored.get(key), outcome, policy.cooldown_s, policy.quarantine_s, now
-        )
-        self._ignored = {**self._ignored, key: item}
+        item = hindrance.disobeyed(self._disobeying.get(key), outcome, policy, now)
+        self._disobeying = {**self._disobeying, key: item}
+        if item.until <= now:
+            return
         self.state = self.state.with_memory(
             key, replace(self.state.memory(key), quarantined_until=item.until)
         )
         with suppress(JournalError):  # the pause is kept in memory; the journal's fault is told by itself
-            self.journal.quarantine(key, item.until, "an order was accepted and ignored")
+            self.journal.quarantine(key, item.until, "orders were not followed")
 
     def _check_journal(self, now: float) -> None:
         """Whether the journal takes writes, before one is needed: an agent that cannot act must say so."""
@@ -224,6 +224,8 @@ class Loop:
     def _write_down(self, decision: Decision, now: float) -> int | None:
         """Journal what was decided and judged; None when there was nothing or the journal cannot be written."""
         if not decision.actions and not decision.verdicts and not decision.findings:
+            return None
+        if self._journal_error is not None:  # found at the cycle's start: waiting for it again helps nobody
             return None
         try:
             for verdict in decision.verdicts:
@@ -243,6 +245,8 @@ class Loop:
     async def _carry_out(
         self, action: Action, decision: Decision, decision_id: int | None, now: float
     ) -> Outcome:
+        if self._journal_error is not None:
+            return Outcome(action.id, now, Status.FAILED, None, f"not sent: {self._journal_error}")
         mode = decision.modes[action.id]
         name = self.settings.levers[(action.key.pool, action.key.lever)]
         try:

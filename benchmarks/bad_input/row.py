@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from actuators.model import Status
+from analyzers.codes import CODES
 from analyzers.model import Finding
 from inferostat.loop import CycleReport
 
@@ -72,6 +73,15 @@ def raised(during: Iterable[CycleReport], before: Sequence[CycleReport]) -> tupl
         if key not in old
     }
     return tuple(sorted(new))
+
+
+def of_the_agent(found: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of what is read, of the agent itself and of changes, without those of the load."""
+    return tuple(
+        text
+        for text in found
+        if CODES[text.split(" ")[0]].startswith(("IS07", "IS08")) or text.startswith("change-correlated")
+    )
 
 
 def applied(reports: Iterable[CycleReport]) -> tuple[str, ...]:

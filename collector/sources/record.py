@@ -11,6 +11,7 @@ from collector.sources.targets import Target
 
 _START = "process_start_time"
 _START_MOVED_S = 1.0
+_TOTALS = ("generation_tokens", "prompt_tokens", "requests_by_finish_reason.stop")
 # Failures before the next attempt is put off: one or two are an accident, and a restart takes longer.
 _PATIENCE = 3
 _LEVELS = {
@@ -79,7 +80,9 @@ class TargetRecord:
             return ()
         started = reading.rows[Level.ENDPOINT].cell(SELF_ROW, _START).known
         before, self._started = self._started, started if started is not None else self._started
-        if started is None or before is None or abs(started - before) <= _START_MOVED_S:
+        if started is None:
+            return _began_anew(self.reading, reading)
+        if before is None or abs(started - before) <= _START_MOVED_S:
             return ()
         return (f"the engine's process changed: started at {started:.0f}, before it at {before:.0f}",)
 
@@ -118,6 +121,16 @@ def _endpoint(target: Target, reading: Reading | None) -> Endpoint:
         model=target.labels.get("model") or model,
         build=target.labels.get("build"),
     )
+
+
+def _began_anew(before: Reading | None, reading: Reading) -> tuple[str, ...]:
+    """A restart of an engine that does not tell its start: one counter may be reset, not several at once."""
+    if before is None or Level.ENDPOINT not in before.rows:
+        return ()
+    old, new = (one.rows[Level.ENDPOINT] for one in (before, reading))
+    pairs = ((old.cell(SELF_ROW, name).known, new.cell(SELF_ROW, name).known) for name in _TOTALS)
+    fell = sum(1 for was, now in pairs if was is not None and now is not None and now < was)
+    return ("the engine's counters all began anew: its process changed",) if fell > 1 else ()
 
 
 def _unread(reading: Reading) -> tuple[str, ...]:

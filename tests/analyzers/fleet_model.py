@@ -155,9 +155,7 @@ class Fleet:
                 work.engine.waiting.remove(work)
         if work.task.attempt < self._retries:
             work.task.attempt += 1
-            self._at(
-                now + 0.5 * 2**work.task.attempt * (1 - 0.25 * self._random.random()), "arrive", work.task
-            )
+            self._at(now + 0.5 * 2**work.task.attempt * (1 - 0.25 * self._random.random()), "arrive", work.task)
 
     def _step(self, engine: _Engine, now: float) -> None:
         while engine.waiting and len(engine.running) < self._batch:

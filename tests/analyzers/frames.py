@@ -32,9 +32,7 @@ BOUNDS = np.array([0.001, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0
 def histogram(values: Iterable[float], bounds: np.ndarray = BOUNDS) -> Histogram:  # type: ignore[type-arg]
     """A histogram of the given observations."""
     seen = np.sort(np.array(list(values), dtype=np.float64))
-    return Histogram(
-        bounds, np.searchsorted(seen, bounds, side="right").astype(np.float64), float(seen.sum())
-    )
+    return Histogram(bounds, np.searchsorted(seen, bounds, side="right").astype(np.float64), float(seen.sum()))
 
 
 def total(mean: float, count: float) -> Histogram:
@@ -61,13 +59,10 @@ def table(rows: Mapping[str, Row]) -> Table:
             else:
                 made.value[r, c], made.state[r, c] = value, SignalState.KNOWN
     columns = {
-        n: [v if isinstance(v := row.get(n), Histogram) else None for row in rows.values()]
-        for n in distributions
+        n: [v if isinstance(v := row.get(n), Histogram) else None for row in rows.values()] for n in distributions
     }
     states = {
-        n: np.array(
-            [SignalState.KNOWN if h is not None else SignalState.NEVER_SEEN for h in column], dtype=np.uint8
-        )
+        n: np.array([SignalState.KNOWN if h is not None else SignalState.NEVER_SEEN for h in column], dtype=np.uint8)
         for n, column in columns.items()
     }
     return replace(made, histograms=columns, histogram_state=states)
@@ -85,9 +80,7 @@ def topology(
     names = tuple(endpoints)
     return Topology(
         pools={pool: Pool(pool, names)},
-        endpoints={
-            n: Endpoint(n, pool, f"http://{n}", n, gpus=gpus, build=(builds or {}).get(n)) for n in names
-        },
+        endpoints={n: Endpoint(n, pool, f"http://{n}", n, gpus=gpus, build=(builds or {}).get(n)) for n in names},
         devices={d: Device(d, owner, pool) for d, owner in (devices or {}).items()},
         routes={r: Route(r, "gateway", pool) for r in routes},
     )

@@ -26,9 +26,7 @@ def make(
     layer: Layer = Layer.QUEUE,
 ) -> Finding:
     evidence = (Evidence("s", float("inf"), None, "why"),)
-    return Finding(
-        slug, CODES[slug], severity, Scope(kind, name), 1.0, confidence, f"{slug}!", layer, evidence
-    )
+    return Finding(slug, CODES[slug], severity, Scope(kind, name), 1.0, confidence, f"{slug}!", layer, evidence)
 
 
 def test_every_finding_is_documented_once_with_its_code() -> None:
@@ -62,9 +60,7 @@ def test_merge_keeps_the_surer_twin_and_drops_what_rests_on_unbelievable_gauges(
 
 def test_causes_outrank_symptoms_and_the_document_is_strict_json() -> None:
     document = diagnose(
-        Analysis(
-            2.0, (make("saturated", severity=Severity.CRITICAL), make("kv-pressure", layer=Layer.MEMORY))
-        )
+        Analysis(2.0, (make("saturated", severity=Severity.CRITICAL), make("kv-pressure", layer=Layer.MEMORY)))
     )
     assert document["verdict"]["slug"] == "kv-pressure"  # type: ignore[index]
     text = json.dumps(document, allow_nan=False)

@@ -14,9 +14,7 @@ ENDPOINT = Scope(ScopeKind.ENDPOINT, "e")
 def gpu(rows: list[Row]) -> list[Analysis]:
     loop = Loop()
     where = topology(("e",), devices={"g": "e"})
-    return [
-        loop.tick(frame(float(t), {"e": {}}, devices={"g": row}, where=where)) for t, row in enumerate(rows)
-    ]
+    return [loop.tick(frame(float(t), {"e": {}}, devices={"g": row}, where=where)) for t, row in enumerate(rows)]
 
 
 def test_ratio_crosses_one_between_decode_and_prefill() -> None:
@@ -29,11 +27,7 @@ def test_ratio_crosses_one_between_decode_and_prefill() -> None:
 
 def test_fallbacks_are_named_and_idle_has_no_ratio() -> None:
     found = gpu([{"mem_copy_util": 0.6, "gpu_util": 0.3}] * 5)[-1].find("memory-bound")
-    assert (
-        found is not None
-        and found.evidence[0].why == "mem_copy_util over gpu_util"
-        and found.confidence < 0.9
-    )
+    assert found is not None and found.evidence[0].why == "mem_copy_util over gpu_util" and found.confidence < 0.9
     idle = gpu([{"dram_active": 0.001, "tensor_active": 0.0}] * 5)[-1]
     assert idle.measure("hbm_compute_ratio", POOL) is None and not idle.findings
     assert gpu([{}] * 5)[-1].measure("hbm_compute_ratio", POOL) is None

@@ -36,9 +36,7 @@ def engine(
 def test_hung_with_arrivals_stale_without_at_any_period(interval: int) -> None:
     times = range(0, 12 * interval, interval)
     stop = 5 * interval
-    hung = run(
-        [frame(t, {"e": engine(t, tokens=100.0 * min(t, stop), arrived=2.0 * t)}) for t in times], interval
-    )
+    hung = run([frame(t, {"e": engine(t, tokens=100.0 * min(t, stop), arrived=2.0 * t)}) for t in times], interval)
     stale = run(
         [
             frame(t, {"e": engine(t, tokens=100.0 * min(t, stop), arrived=2.0 * min(t, stop), active=0.0)})
@@ -73,8 +71,7 @@ def test_hung_engine_that_was_taken_out_of_routing_stays_hung() -> None:
 def test_unknown_token_counter_is_not_a_stall() -> None:
     rows = [{**engine(t, tokens=0.0), "generation_tokens": SignalState.MISSING} for t in range(12)]
     assert not any(
-        slugs(a) & {"engine-hung", "gauges-stale"}
-        for a in run([frame(t, {"e": row}) for t, row in enumerate(rows)])
+        slugs(a) & {"engine-hung", "gauges-stale"} for a in run([frame(t, {"e": row}) for t, row in enumerate(rows)])
     )
 
 
@@ -87,9 +84,7 @@ def test_unknown_token_counter_is_not_a_stall() -> None:
         ("expected a metrics body, found HTTP 401", None, 0.0, "target-unreachable"),
     ],
 )
-def test_down_is_told_from_unreachable(
-    error: str, scraped_at: float | None, served: float, slug: str
-) -> None:
+def test_down_is_told_from_unreachable(error: str, scraped_at: float | None, served: float, slug: str) -> None:
     frames = [
         frame(
             t,
@@ -110,7 +105,6 @@ def test_down_is_told_from_unreachable(
 
 def test_target_that_refuses_and_was_never_up_is_not_called_down() -> None:
     frames = [
-        frame(t, {"e": {}}, targets=(target("e", up=False, error=REFUSED, scraped_at=None),))
-        for t in range(1, 6)
+        frame(t, {"e": {}}, targets=(target("e", up=False, error=REFUSED, scraped_at=None),)) for t in range(1, 6)
     ]
     assert not run(frames)[-1].find("engine-down")

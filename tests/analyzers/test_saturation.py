@@ -85,8 +85,6 @@ def test_kv_pressure_needs_a_full_cache_and_someone_who_suffers(
 def test_seconds_to_full() -> None:
     loop = Loop()
     for t in range(1, 20):
-        analysis = loop.tick(
-            frame(float(t), {"a": {"requests_running": 8.0, "kv_cache_usage": 0.2 + 0.01 * t}})
-        )
+        analysis = loop.tick(frame(float(t), {"a": {"requests_running": 8.0, "kv_cache_usage": 0.2 + 0.01 * t}}))
     left = analysis.measure("kv_seconds_to_full", Scope(ScopeKind.ENDPOINT, "a"))
     assert left == pytest.approx(61, abs=2)

@@ -156,9 +156,7 @@ def test_our_own_refusals_are_no_failures_and_first_attempts_count_them() -> Non
             "overflow": 10.0 * t, "first_503": 5.0 * t, "retry_503": 5.0 * t, "upstream_5xx": 10.0 * t,
             "upstream_2xx": 20.0 * t, "client_disconnects": 0.0,
         }  # fmt: skip
-        analysis = loop.tick(
-            frame(float(t), {"e": {"requests_waiting": 0.0}}, routes={"llm": row}, where=where)
-        )
+        analysis = loop.tick(frame(float(t), {"e": {"requests_waiting": 0.0}}, routes={"llm": row}, where=where))
     assert analysis.measure("offered_rate", POOL) == pytest.approx(20.0)
     assert analysis.measure("amplification", POOL) == pytest.approx(1.5)
     assert analysis.measure("fail_share", POOL) == 0.0

@@ -12,8 +12,7 @@ POOL = Scope(ScopeKind.POOL, "default")
 def outage(lost: int, of: int = 10) -> Analysis:
     names = [f"e{i}" for i in range(of)]
     targets = [
-        target(n, up=i >= lost, error=("expected an answer, found none"), scraped_at=1.0)
-        for i, n in enumerate(names)
+        target(n, up=i >= lost, error=("expected an answer, found none"), scraped_at=1.0) for i, n in enumerate(names)
     ]
     return Loop().tick(frame(5.0, {n: {"requests_running": 1.0} for n in names}, targets=targets))
 
@@ -25,9 +24,7 @@ def test_outage_above_a_fifth() -> None:
 
 
 def test_contract_of_lost_and_conflicting_signals() -> None:
-    made = frame(
-        1.0, {"e": {"requests_waiting": SignalState.CONFLICT}}, targets=(target("e", missed=("itl",)),)
-    )
+    made = frame(1.0, {"e": {"requests_waiting": SignalState.CONFLICT}}, targets=(target("e", missed=("itl",)),))
     found = Loop().tick(made).find("metric-contract")
     assert found is not None and [item.signal for item in found.evidence] == ["itl", "requests_waiting"]
     clean = frame(1.0, {"e": {"requests_waiting": 1.0}}, targets=(target("e"),))

@@ -140,16 +140,12 @@ def aged_frames(name: str) -> Iterator[Frame]:
             at,
             {
                 name: {
-                    "requests_waiting": SignalState.STALE
-                    if cells["sample_age_s"] >= 60
-                    else cells["waiting"],
+                    "requests_waiting": SignalState.STALE if cells["sample_age_s"] >= 60 else cells["waiting"],
                     "requests_running": SignalState.STALE if cells["sample_age_s"] >= 60 else 1.0,
                     "kv_cache_usage": SignalState.STALE if cells["sample_age_s"] >= 60 else cells["kv_usage"],
                 }
                 for name, cells in endpoints.items()
             },
-            targets=tuple(
-                target(name, scraped_at=at - cells["sample_age_s"]) for name, cells in endpoints.items()
-            ),
+            targets=tuple(target(name, scraped_at=at - cells["sample_age_s"]) for name, cells in endpoints.items()),
         )
         yield made

@@ -27,6 +27,8 @@ from collector.history import History
 from collector.model import Frame
 
 CALM_S = 30.0
+# A state is left for a better one only once it has read better for this long: near a threshold it would alternate.
+BETTER_FOR_S = 10.0
 WORSENING = ("retry-storm-incipient", "retry-storm", "retry-storm-collapsed")
 ACTIVE = (*WORSENING, "retry-storm-recovering")
 
@@ -51,9 +53,15 @@ def analyze(history: History, frame: Frame, context: Context, now: float) -> Rep
         arrivals = measure_arrivals(history, frame, context, capacity)
         flow = measure_flow(history, frame, context, capacity, arrivals)
         calm = _calm(context, memory, pool, flow)
-        findings.extend(_judge(context, pool, flow, calm, now))
+        previous = next((f.slug for f in context.previous if f.scope == pool_scope(pool) and f.slug in ACTIVE), None)
+        slug, evidence = _step(flow, previous, calm, window(context, CALM_S, samples=4))
+        better = _better_for(context, memory, pool, previous, slug)
+        if 0.0 < better < window(context, BETTER_FOR_S):
+            slug = previous
+        findings.extend(_judge(context, pool, flow, slug, evidence, now))
         measures.extend(flow_measures(frame, capacity, flow))
         measures.append(measure("storm_calm_s", pool_scope(pool), calm, "s"))
+        measures.append(measure("storm_better_s", pool_scope(pool), better, "s"))
     return Report(tuple(findings), tuple(measures))
 
 
@@ -64,6 +72,16 @@ def _calm(context: Context, memory: Memory, pool: str, flow: Flow) -> float:
     if not quiet or (fail is not None and fail > 0.05):
         return 0.0
     return (memory.get("storm_calm_s", pool_scope(pool)) or 0.0) + context.interval_s
+
+
+def _better_for(context: Context, memory: Memory, pool: str, previous: str | None, slug: str | None) -> float:
+    """Seconds for which the readings have been better than the worsening state that is held; 0 where they are not."""
+    if previous not in WORSENING:
+        return 0.0
+    read = WORSENING.index(slug) if slug in WORSENING else -1
+    if read >= WORSENING.index(previous):
+        return 0.0
+    return (memory.get("storm_better_s", pool_scope(pool)) or 0.0) + context.interval_s
 
 
 def warnings(flow: Flow) -> list[Evidence]:
@@ -163,10 +181,10 @@ _SUMMARIES = {
 }
 
 
-def _judge(context: Context, pool: str, flow: Flow, calm_s: float, now: float) -> list[Finding]:
+def _judge(
+    context: Context, pool: str, flow: Flow, slug: str | None, evidence: list[Evidence], now: float
+) -> list[Finding]:
     scope = pool_scope(pool)
-    previous = next((f.slug for f in context.previous if f.scope == scope and f.slug in ACTIVE), None)
-    slug, evidence = _step(flow, previous, calm_s, window(context, CALM_S, samples=4))
     found: list[Finding] = []
     if slug is not None:
         severity, confidence, summary = _SUMMARIES[slug]

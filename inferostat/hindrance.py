@@ -21,6 +21,14 @@ DISOBEYED = (Status.IGNORED, Status.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
+class JournalState:
+    """`error`: why it takes no writes now. `recovered`: what became of a damaged file at the start."""
+
+    error: str | None = None
+    recovered: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Disobedience:
     """Orders of one lever in a row that did not take effect, and from when on it may have another."""
 
@@ -59,12 +67,12 @@ def recent(
 def find(
     readings: Sequence[LeverReading],
     disobeying: Mapping[LeverKey, Disobedience],
-    journal_error: str | None,
+    journal: JournalState,
     previous: Sequence[Finding],
     now: float,
 ) -> tuple[Finding, ...]:
     """Findings of this cycle; the onset of one that goes on is taken from `previous`."""
-    found = [*_journal(journal_error), *_unreadable(readings), *_restarted(readings), *_disobeyed(disobeying, now)]
+    found = [*_journal(journal), *_unreadable(readings), *_restarted(readings), *_disobeyed(disobeying, now)]
     since = {finding.key: finding.since for finding in previous}
     return tuple(
         Finding(
@@ -86,15 +94,24 @@ def find(
 _Found = tuple[str, Severity, Scope, Layer, str, tuple[Evidence, ...]]
 
 
-def _journal(error: str | None) -> Iterator[_Found]:
-    if error is not None:
-        evidence = (Evidence("journal_writable", 0.0, 1.0, error, "bool"),)
+def _journal(journal: JournalState) -> Iterator[_Found]:
+    if journal.recovered is not None:
+        yield (
+            "change-correlated",
+            Severity.WARNING,
+            FLEET,
+            Layer.CHANGE,
+            f"The journal was lost: {journal.recovered}",
+            (Evidence("journal", None, None, journal.recovered),),
+        )
+    if journal.error is not None:
+        evidence = (Evidence("journal_writable", 0.0, 1.0, journal.error, "bool"),)
         yield (
             "controller-inert",
             Severity.CRITICAL,
             FLEET,
             Layer.TELEMETRY,
-            f"Nothing can be moved: {error}",
+            f"Nothing can be moved: {journal.error}",
             evidence,
         )
 

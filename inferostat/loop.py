@@ -176,7 +176,11 @@ class Loop:
             self.state = decision.state
             self._disobeying = hindrance.recent(self._disobeying, now, self.settings.freshness_s)
             hindered = hindrance.find(
-                readings, self._disobeying, self._journal_error, self._analysis.findings, now
+                readings,
+                self._disobeying,
+                hindrance.JournalState(self._journal_error, self.journal.recovered),
+                self._analysis.findings,
+                now,
             )
             added = (*decision.findings, *hindered)
             analysis = replace(analysis, findings=_merged(analysis.findings, added))

@@ -104,6 +104,29 @@ class Lab:
         endpoints = json.loads(self.gateway.endpoints.path.read_text())["resources"][0]["endpoints"]
         return {"runtime": {key: entry["final_value"] for key, entry in runtime.items()}, "eds": endpoints}
 
+    async def reset(self) -> None:
+        """Envoy as it was at the start: every endpoint at full weight, no limit."""
+        for engine in self.engines:
+            self.gateway.endpoints.remove(engine.serves.port)
+            self.gateway.endpoints.add(engine.serves.port)
+        changes = "&".join(f"{key}=" for key in (await self.levers())["runtime"])
+        if changes:
+            await self.session.post(f"{self.gateway.admin_url}/runtime_modify?{changes}")
+        await self.endpoints_known()
+
+    async def endpoints_known(self) -> None:
+        """Wait until Envoy has what its file says; it takes up to a second to notice."""
+        until = asyncio.get_running_loop().time() + 10.0
+        while asyncio.get_running_loop().time() < until:
+            async with self.session.get(f"{self.gateway.admin_url}/clusters") as response:
+                text = await response.text()
+            healthy = [f"{engine.serves.address}::health_flags::healthy" for engine in self.engines]
+            full = [f"{engine.serves.address}::weight::100" for engine in self.engines]
+            if all(line in text for line in (*healthy, *full)):
+                return
+            await asyncio.sleep(0.05)
+        raise TimeoutError("expected Envoy to take up its endpoints within 10 s, found it did not; see its log")
+
     async def second(self) -> None:
         """A second of traffic and work."""
         await asyncio.gather(*(self._ask() for _ in range(REQUESTS_A_CYCLE)))
@@ -160,17 +183,5 @@ async def laboratory(folder: Path, engines: int = 3) -> AsyncIterator[Lab]:
             stack.push_async_callback(engine.stop)
             gateway.endpoints.add(engine.serves.port)
         lab = Lab(folder, session, gateway, proxy, made)
-        await _endpoints_known(lab)
+        await lab.endpoints_known()
         yield lab
-
-
-async def _endpoints_known(lab: Lab) -> None:
-    """Envoy takes up to a second to read its file."""
-    until = asyncio.get_running_loop().time() + 10.0
-    while asyncio.get_running_loop().time() < until:
-        async with lab.session.get(f"{lab.gateway.admin_url}/clusters") as response:
-            text = await response.text()
-        if all(engine.serves.address in text for engine in lab.engines):
-            return
-        await asyncio.sleep(0.05)
-    raise TimeoutError("expected Envoy to take up its endpoints within 10 s, found it did not; see its log")

@@ -58,7 +58,7 @@ def measure_flow(history: History, frame: Frame, context: Context, capacity: Cap
     return Flow(
         arrivals=arrivals,
         mu=mu,
-        vulnerability=None if offered is None else divide(offered * alpha_max, mu),
+        vulnerability=None if offered is None else divide(offered * alpha_max, mu or _most(capacity)),
         patience_s=patience,
         queue=queue,
         growth=growth,
@@ -68,6 +68,14 @@ def measure_flow(history: History, frame: Frame, context: Context, capacity: Cap
         wasted_share=_wasted(capacity, arrivals),
         excess=_excess(history, frame, context, capacity, arrivals),
     )
+
+
+def _most(capacity: Capacity) -> float | None:
+    """Before a pool was ever seen at its limit: full batches at today's service time.
+
+    A fuller batch is a slower one, so this is more than the pool can do, and the vulnerability from it a lower bound.
+    """
+    return divide(known_sum(capacity.batch_limit), capacity.service_time_s)
 
 
 def _upper(waits: FloatArray) -> float | None:

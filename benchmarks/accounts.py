@@ -79,15 +79,13 @@ def at_envoy(records: Iterable[ActionRecord], writes: Sequence[Write], cluster: 
                 lost += [record.action.id for record in mine[i:j]]
             if what in ("insert", "replace"):
                 for place in range(k, m):
-                    again = place > 0 and seen[place - 1] == seen[place]
+                    again = seen[place] in (*seen[max(0, place - 1) : place], *seen[place + 1 : place + 2])
                     (doubled if again else unrecorded).append(f"{lever} {seen[place]}")
     open_ones = [record.action.id for record in ordered if _limit(record) and record.outcome is None]
     return Account(done_in_all, len(writes), tuple(lost), tuple(doubled), tuple(unrecorded), tuple(open_ones))
 
 
-def at_fleet(
-    records: Iterable[ActionRecord], calls: Iterable[Mapping[str, Any]], writes: Sequence[Write]
-) -> Account:
+def at_fleet(records: Iterable[ActionRecord], calls: Iterable[Mapping[str, Any]], writes: Sequence[Write]) -> Account:
     """Scaling: the fleet's own log (`GET /admin/log`) and what was sent to it, both by request id.
 
     A request sent twice is doubled even where the fleet answered the second time from memory.

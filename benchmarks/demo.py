@@ -107,6 +107,7 @@ def row(run: Run, document: dict[str, Any]) -> str:
         _number(document["recovery_s"], 1),
         _number(document["success_per_dollar"], 0),
         f"{warned[0]:.0f}" if warned else "-",
+        _number(_drain_s(timeline), 0),
         _counts(actions),
         _counts(verified),
         _counts(undone),
@@ -114,6 +115,13 @@ def row(run: Run, document: dict[str, Any]) -> str:
         f"{lag * 1000:.0f}" + (" (slow)" if lag > 0.05 else "") if lag is not None else "-",
     ]
     return "| " + " | ".join(cells) + " |"
+
+
+def _drain_s(timeline: list[dict[str, Any]]) -> float | None:
+    """From the first limit to the first that is given back: how long the work of clients that left held the engines."""
+    moves = [e for e in timeline if e["kind"] == "action" and e["lever"] == "breaker" and e["state"] == "applied"]
+    back = [e["t"] for e in moves if "give back" in e["reason"]]
+    return back[0] - moves[0]["t"] if back else None
 
 
 def _number(value: float | None, digits: int = 3) -> str:
@@ -124,10 +132,22 @@ def _counts(counts: Counter[str]) -> str:
     return ", ".join(f"{lever} {number}" for lever, number in sorted(counts.items())) or "-"
 
 
-HEADER = (
-    "| run | before | during fault | after | recovery s | success/$ | storm told at s | actions | verified | undone |"
-    " limits at the end | lag p99 ms |\n|---|---|---|---|---|---|---|---|---|---|---|---|"
+COLUMNS = (
+    "run",
+    "before",
+    "during fault",
+    "after",
+    "recovery s",
+    "success/$",
+    "storm told at s",
+    "limited until calm s",
+    "actions",
+    "verified",
+    "undone",
+    "limits at the end",
+    "lag p99 ms",
 )
+HEADER = f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}"
 TITLES = {
     "storm": "The storm: load .8, all engines 1.7 times slower from 30 to 75 s",
     "late": "The agent may act only from 30 s after the fault's end",

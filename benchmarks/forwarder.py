@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -27,26 +28,38 @@ class CountingForwarder:
     """Passes requests on. `is_write` tells which of them move something; those that were accepted are kept.
 
     `before` is called when a write has left its sender, instead of passing it on; `after` when the system has
-    it but the sender does not have the answer.
+    it but the sender does not have the answer. `delay_s`: how long a write takes on the way there and back.
+    `in_flight`: writes that came in and are not answered yet, whether or not their sender still lives.
     """
 
-    def __init__(
-        self, upstream: str, session: aiohttp.ClientSession, is_write: Callable[[web.Request], bool]
-    ) -> None:
+    def __init__(self, upstream: str, session: aiohttp.ClientSession, is_write: Callable[[web.Request], bool]) -> None:
         self.url = ""
         self.written: list[Write] = []
         self.before: Callable[[], None] | None = None
         self.after: Callable[[], None] | None = None
+        self.delay_s: Callable[[], float] = lambda: 0.0
+        self.in_flight = 0
         self._upstream = upstream
         self._session = session
         self._is_write = is_write
 
     async def handle(self, request: web.Request) -> web.Response:
-        is_write = self._is_write(request)
-        if is_write and self.before is not None:
-            self.before()
-            return web.Response(status=503)
         sent = await request.read()
+        if not self._is_write(request):
+            return await self._pass_on(request, sent, is_write=False)
+        self.in_flight += 1
+        try:
+            await asyncio.sleep(self.delay_s())
+            if self.before is not None:
+                self.before()
+                return web.Response(status=503)
+            answer = await self._pass_on(request, sent, is_write=True)
+            await asyncio.sleep(self.delay_s())
+            return answer
+        finally:
+            self.in_flight -= 1
+
+    async def _pass_on(self, request: web.Request, sent: bytes, is_write: bool) -> web.Response:
         headers = {"Content-Type": request.content_type} if sent else {}
         async with self._session.request(
             request.method, self._upstream + request.path_qs, data=sent or None, headers=headers

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import random
 import sys
 import tempfile
 from collections import Counter
@@ -30,12 +31,11 @@ from fleetsim.pool import POOL
 from fleetsim.scenario import load_scenario
 
 INTERVAL_S = 0.5
+ADMIN_DELAY_S = 0.1  # at most, there and back: admin interfaces are not as quick as on loopback
 LEVERS = frozenset({"breaker", "admission", "retry_budget", "scale"})
 
 
-async def kill_often(
-    kills: int, seed: int, workdir: Path, told: Callable[[Kill], None] = lambda kill: None
-) -> Result:
+async def kill_often(kills: int, seed: int, workdir: Path, told: Callable[[Kill], None] = lambda kill: None) -> Result:
     """Fleet, clients and agent in `workdir`; `told` hears of each kill once it is judged."""
     workdir.mkdir(parents=True, exist_ok=True)
     path = workdir / "tide.yaml"
@@ -51,6 +51,9 @@ async def kill_often(
                 forwarding(running.fleet["admin_url"], session, lambda r: r.method == "PUT")
             ),
         }
+        delays = random.Random(seed)
+        for forwarder in forwarders.values():
+            forwarder.delay_s = lambda: delays.uniform(0.0, ADMIN_DELAY_S)
         document = configuration(running, load_scenario(str(path)), workdir, LEVERS)
         document["interval"] = INTERVAL_S
         document["backends"]["envoy"]["admin_url"] = forwarders["envoy"].url

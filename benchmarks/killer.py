@@ -25,13 +25,13 @@ from inferostat.journal import ActionRecord, JournalReader
 AT_RANDOM = "at random"
 # What a kill waits for: a write at one of the two systems, and whether the system still gets it.
 MOMENTS = (
+    ("on its way to the fleet", "fleet", False),
     ("fleet has it, no answer", "fleet", True),
     ("Envoy has it, no answer", "envoy", True),
-    ("on its way to the fleet", "fleet", False),
-    (AT_RANDOM, None, False),
     ("on its way to Envoy", "envoy", False),
+    (AT_RANDOM, None, False),
 )
-WRITE_WITHIN_S = 20.0  # then the kill is at random
+WRITE_WITHIN_S = 15.0  # then the kill is at random
 SETTLED_WITHIN_S = 30.0
 STOP_GRACE_S = 10.0
 POLL_S = 0.02
@@ -142,9 +142,7 @@ class Killer:
         moment, system, gets_it = MOMENTS[number % len(MOMENTS)]
         if system is not None:
             forwarder = self._forwarders[system]
-            forwarder.after, forwarder.before = (
-                (agent.process.kill, None) if gets_it else (None, agent.process.kill)
-            )
+            forwarder.after, forwarder.before = (agent.process.kill, None) if gets_it else (None, agent.process.kill)
             await _until(lambda: agent.process.poll() is not None, WRITE_WITHIN_S)
             forwarder.after = forwarder.before = None
         if agent.process.poll() is None:
@@ -153,11 +151,12 @@ class Killer:
             await asyncio.sleep(self._random.uniform(0.0, self._spread_s))
             agent.process.kill()
         await asyncio.to_thread(agent.process.wait)
-        return moment, time.monotonic() - started
+        lived_s = time.monotonic() - started
+        # what the dead had sent still arrives
+        await _until(lambda: not any(f.in_flight for f in self._forwarders.values()), SETTLED_WITHIN_S)
+        return moment, lived_s
 
-    async def _judge(
-        self, moment: str, lived_s: float, left: Books, truth: Mapping[Lever, LeverValue]
-    ) -> Kill:
+    async def _judge(self, moment: str, lived_s: float, left: Books, truth: Mapping[Lever, LeverValue]) -> Kill:
         """What the agent that came up wrote of the actions left open, beside what was true."""
         found: dict[str, Status] = {}
 

@@ -82,7 +82,7 @@ HttpUrl = Annotated[str, AfterValidator(_http_url)]
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class TargetConfig(_Model):
@@ -124,7 +124,7 @@ class LeverConfig(_Model):
 
 
 class ScalingConfig(_Model):
-    utilisation: float = Field(default=0.8, gt=0, le=1)
+    utilisation: float = Field(default=0.85, gt=0, le=1)
     tolerance: float = Field(default=0.1, ge=0, lt=1)
     up_stabilisation: Duration = 15.0
     down_stabilisation: Duration = 300.0

@@ -58,9 +58,7 @@ def _targets(path: str, pool: Raw, names: dict[str, str]) -> Iterator[str]:
             continue
         here = f"{path}.targets[{number}]"
         if item.get("role") == "gateway" and item.get("cluster") is None:
-            yield (
-                f"{here}.cluster: expected the gateway's name for this pool's upstream, found none; add it"
-            )
+            yield (f"{here}.cluster: expected the gateway's name for this pool's upstream, found none; add it")
         name = _name(item)
         if name is not None and name in names:
             yield (
@@ -99,8 +97,7 @@ def _levers(path: str, pool: Raw, backends: Raw, built: Mapping[str, Backend]) -
         elif backend in built and lever in LEVERS and lever not in built[backend].levers:
             able = ", ".join(sorted(built[backend].levers))
             yield (
-                f"{here}.backend: expected one that moves {lever}, found {backend!r}, which moves {able};"
-                " correct it"
+                f"{here}.backend: expected one that moves {lever}, found {backend!r}, which moves {able}; correct it"
             )
 
 

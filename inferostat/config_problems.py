@@ -15,9 +15,7 @@ SHOWN_CHARACTERS = 60
 
 def schema_problems(error: ValidationError, root: type[BaseModel]) -> list[str]:
     """One line for each error of the schema, in pydantic's order, which is that of the models' fields."""
-    return [
-        line for item in error.errors(include_url=False, include_context=True) for line in _lines(item, root)
-    ]
+    return [line for item in error.errors(include_url=False, include_context=True) for line in _lines(item, root)]
 
 
 def nearest(word: object, known: Iterable[str]) -> str:
@@ -60,6 +58,8 @@ def _expected(item: Any) -> str:
 
 
 def _advice(item: Any) -> str:
+    if item["type"] == "string_type" and not isinstance(item["input"], dict | list | None):
+        return "put it in quotes"  # YAML takes a version for a number and a day for a date
     choices = item.get("ctx", {}).get("expected")
     if isinstance(choices, str) and isinstance(item["input"], str):
         found = difflib.get_close_matches(
@@ -79,14 +79,15 @@ def _fields_at(root: type[BaseModel], location: tuple[int | str, ...]) -> set[st
             inside, model = model.model_fields[part].annotation, None
             model = inside if isinstance(inside, type) and issubclass(inside, BaseModel) else None
         else:
-            model = next((one for one in _models(inside)), None)
+            model = next((one for one in models_in(inside)), None)
     if model is None:
-        model = next((one for one in _models(inside)), None)
+        model = next((one for one in models_in(inside)), None)
     return set(model.model_fields) if model is not None else set()
 
 
-def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    """Models in an annotation, at whatever depth of containers and unions."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for argument in get_args(annotation):
-        yield from _models(argument)
+        yield from models_in(argument)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -108,7 +109,7 @@ class Daemon:
         except OSError as error:
             where = f"{self.config.api.host}:{self.config.api.port}"
             raise ListenError(
-                f"api: expected to listen on {where}, found {error.strerror or error};"
+                f"api: expected to listen on {where}, found {_found(error)};"
                 " stop what listens there or give another api.port"
             ) from error
 
@@ -302,6 +303,11 @@ class Daemon:
             held = {str(key): item.value for key, item in self._parts.journal.held().items()}
             await self._parts.close()
             log.info("stopped holding=%s", held)
+
+
+def _found(error: OSError) -> str:
+    """What the system says, without the call that asyncio names in its place."""
+    return os.strerror(error.errno).lower() if error.errno else str(error)
 
 
 def _paused(journal: Journal, now: float) -> JournalPause | None:

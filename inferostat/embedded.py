@@ -34,6 +34,7 @@ class FleetSetup:
     cluster: str
     pool: str
     max_replicas: int
+    max_num_seqs: int
     price_usd_per_gpu_hour: float
     client_timeout_s: float
     client_timeout_on: str
@@ -59,6 +60,7 @@ def fleet_config(setup: FleetSetup, workdir: Path) -> dict[str, Any]:
             "retries": setup.client_retries,
         },
         "price_usd_per_gpu_hour": setup.price_usd_per_gpu_hour,
+        "max_num_seqs": setup.max_num_seqs,
         "scaling": {"ready_within": setup.ready_within_s},
         "levers": levers,
     }

@@ -37,9 +37,7 @@ class Disobedience:
     detail: str
 
 
-def disobeyed(
-    before: Disobedience | None, outcome: Outcome, policy: LeverPolicy, now: float
-) -> Disobedience:
+def disobeyed(before: Disobedience | None, outcome: Outcome, policy: LeverPolicy, now: float) -> Disobedience:
     """One more. The pause doubles from the cool-down up to the quarantine: a slow system is not given up.
 
     An order that was ignored is followed by a pause at once, one that failed (a system that comes and goes)
@@ -57,9 +55,7 @@ def without(disobeying: Mapping[LeverKey, Disobedience], key: LeverKey) -> dict[
     return {other: item for other, item in disobeying.items() if other != key}
 
 
-def recent(
-    disobeying: Mapping[LeverKey, Disobedience], now: float, keep_s: float
-) -> dict[LeverKey, Disobedience]:
+def recent(disobeying: Mapping[LeverKey, Disobedience], now: float, keep_s: float) -> dict[LeverKey, Disobedience]:
     """Those that are held back, or were until `keep_s` seconds ago."""
     return {key: item for key, item in disobeying.items() if now < item.until + keep_s}
 

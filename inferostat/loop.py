@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -19,15 +19,14 @@ from analyzers.model import Analysis, Context, Finding, PoolSettings
 from analyzers.registry import analyze
 from collector.history import History
 from collector.model import Frame
-from inferostat import hindrance
 from inferostat.journal import Journal, JournalError, resolve
 from inferostat.planner import Decision, Mode, Policy, decide
 from inferostat.planner.state import Episode, LeverMemory, PlannerState, Trial
+from inferostat.self_check import SelfCheck
 from inferostat.tracing import CycleTracer
 
 ENDPOINT_LEVERS = (Lever.WEIGHT, Lever.DRAIN, Lever.WAKE)
 LIMITS = (Lever.BREAKER, Lever.ADMISSION, Lever.RETRY_BUDGET)
-JOURNAL_CHECK_S = 30.0
 
 
 class Source(Protocol):
@@ -87,9 +86,7 @@ class Loop:
         self.number = 0
         self._analysis = Analysis(0.0)
         self._phases: dict[str, float] = {}
-        self._disobeying: dict[LeverKey, hindrance.Disobedience] = {}
-        self._journal_error: str | None = None
-        self._journal_checked_at = float("-inf")
+        self._self_check = SelfCheck()
 
     def take_over(self, other: Loop) -> None:
         """Go on where another loop ends (a reload): its history, memory and last analysis."""
@@ -97,7 +94,7 @@ class Loop:
         self.state = other.state
         self.number = other.number
         self._analysis = other._analysis
-        self._disobeying = other._disobeying
+        self._self_check = other._self_check
 
     def advise_only(self) -> None:
         """Take all authority away: what would be done is said, nothing is moved."""
@@ -126,15 +123,13 @@ class Loop:
         started = time.perf_counter()
         with self.tracer.cycle(self.number) as span:
             frame, readings = await self._sense(now)
-            self._check_journal(now)
+            self._self_check.check_journal(self.journal, now)
             try:
                 analysis, decision = self._think(frame, readings, paused, now)
             except Exception as error:  # a bug of ours must not stop the loop, nor move anything
                 text = f"analysis failed, nothing was moved; please report it as a bug: {error!r}"
                 span.record_exception(error)
-                return self._report(
-                    now, frame, self._analysis, readings, None, (), text, started, repr(error)
-                )
+                return self._report(now, frame, self._analysis, readings, None, (), text, started, repr(error))
             outcomes = await self._act(decision, now)
             report = self._report(
                 now,
@@ -174,13 +169,12 @@ class Loop:
             policy = replace(self.settings.policy, paused=paused or self.settings.policy.paused)
             decision = decide(analysis, frame, readings, policy, self.state, now)
             self.state = decision.state
-            self._disobeying = hindrance.recent(self._disobeying, now, self.settings.freshness_s)
-            hindered = hindrance.find(
+            hindered = self._self_check.find(
                 readings,
-                self._disobeying,
-                hindrance.JournalState(self._journal_error, self.journal.recovered),
+                self.journal.recovered,
                 self._analysis.findings,
                 now,
+                self.settings.freshness_s,
             )
             added = (*decision.findings, *hindered)
             analysis = replace(analysis, findings=_merged(analysis.findings, added))
@@ -197,73 +191,50 @@ class Loop:
             return tuple(outcomes)
 
     def _heed(self, action: Action, outcome: Outcome, now: float) -> None:
-        """A lever that does not follow is left alone, longer each time; one that does is trusted again."""
+        """A lever that does not follow orders is left alone for a while."""
         key = action.key
-        if outcome.status is Status.APPLIED:
-            self._disobeying = hindrance.without(self._disobeying, key)
-        if outcome.status not in hindrance.DISOBEYED or self._journal_error is not None:
-            return
         policy = self.settings.policy.pool(key.pool).lever(key.lever)
-        item = hindrance.disobeyed(self._disobeying.get(key), outcome, policy, now)
-        self._disobeying = {**self._disobeying, key: item}
-        if item.until <= now:
+        until = self._self_check.heed(action, outcome, policy, now)
+        if until is None:
             return
-        self.state = self.state.with_memory(
-            key, replace(self.state.memory(key), quarantined_until=item.until)
-        )
-        with suppress(JournalError):  # the pause is kept in memory; the journal's fault is told by itself
-            self.journal.quarantine(key, item.until, "orders were not followed")
-
-    def _check_journal(self, now: float) -> None:
-        """Whether the journal takes writes, before one is needed: an agent that cannot act must say so."""
-        if self._journal_error is None and now - self._journal_checked_at < JOURNAL_CHECK_S:
-            return
-        self._journal_checked_at = now
+        self.state = self.state.with_memory(key, replace(self.state.memory(key), quarantined_until=until))
         try:
-            self.journal.check()
-            self._journal_error = None
+            self.journal.quarantine(key, until, "orders were not followed")
         except JournalError as error:
-            self._journal_error = str(error)
+            self._self_check.journal_failed(error)
 
     def _write_down(self, decision: Decision, now: float) -> int | None:
         """Journal what was decided and judged; None when there was nothing or the journal cannot be written."""
         if not decision.actions and not decision.verdicts and not decision.findings:
             return None
-        if self._journal_error is not None:  # found at the cycle's start: waiting for it again helps nobody
+        if self._self_check.journal_error is not None:  # found at the cycle's start: waiting for it again helps nobody
             return None
         try:
             for verdict in decision.verdicts:
                 self.journal.verify(verdict.action_id, now, verdict.state, verdict.detail)
             for key, memory in decision.state.levers.items():
-                if memory.quarantined_until > now and any(
-                    v.state == "ineffective" for v in decision.verdicts
-                ):
+                if memory.quarantined_until > now and any(v.state == "ineffective" for v in decision.verdicts):
                     self.journal.quarantine(key, memory.quarantined_until, "moved without effect")
-            return self.journal.decide(
-                now, self.number, decision.sentence(), {"considered": decision.considered}
-            )
+            return self.journal.decide(now, self.number, decision.sentence(), {"considered": decision.considered})
         except JournalError as error:
-            self._journal_error = str(error)
+            self._self_check.journal_failed(error)
             return None  # `begin` of each action meets the same fault and says so in its outcome
 
-    async def _carry_out(
-        self, action: Action, decision: Decision, decision_id: int | None, now: float
-    ) -> Outcome:
-        if self._journal_error is not None:
-            return Outcome(action.id, now, Status.FAILED, None, f"not sent: {self._journal_error}")
+    async def _carry_out(self, action: Action, decision: Decision, decision_id: int | None, now: float) -> Outcome:
+        fault = self._self_check.journal_error
+        if fault is not None:
+            return Outcome(action.id, now, Status.FAILED, None, f"not sent: {fault}")
         mode = decision.modes[action.id]
         name = self.settings.levers[(action.key.pool, action.key.lever)]
         try:
             self.journal.begin(action, name, decision_id)
         except JournalError as error:
-            self._journal_error = str(error)
-            return Outcome(action.id, now, Status.FAILED, None, f"not sent: {error}")
+            fault = self._self_check.journal_failed(error)
+            return Outcome(action.id, now, Status.FAILED, None, f"not sent: {fault}")
         if mode is Mode.ACT:
             outcome = await self._send(name, action, now)
         else:
-            outcome = Outcome(
-                action.id, now, Status.ADVISED, action.before, "advice: the mode does not allow acting"
-            )
+            outcome = Outcome(action.id, now, Status.ADVISED, action.before, "advice: the mode does not allow acting")
         try:
             self.journal.finish(action, outcome)
         except JournalError as error:
@@ -276,9 +247,7 @@ class Loop:
         try:
             return await self.backends[backend].apply(action, now)
         except Exception as error:
-            return Outcome(
-                action.id, now, Status.FAILED, None, f"backend {backend} failed unexpectedly: {error!r}"
-            )
+            return Outcome(action.id, now, Status.FAILED, None, f"backend {backend} failed unexpectedly: {error!r}")
 
     def _keys(self) -> tuple[LeverKey, ...]:
         """Every handle the configuration names: pool levers, and endpoint levers for each endpoint last seen."""
@@ -298,9 +267,7 @@ class Loop:
             name = self.settings.levers.get((key.pool, key.lever))
             if name is not None:
                 by_backend.setdefault(name, []).append(key)
-        results = await asyncio.gather(
-            *(self._read_from(name, tuple(wanted)) for name, wanted in by_backend.items())
-        )
+        results = await asyncio.gather(*(self._read_from(name, tuple(wanted)) for name, wanted in by_backend.items()))
         return tuple(reading for readings in results for reading in readings)
 
     async def _read_from(self, backend: str, keys: tuple[LeverKey, ...]) -> tuple[LeverReading, ...]:
@@ -324,9 +291,7 @@ class Loop:
         error: str | None = None,
     ) -> CycleReport:
         phases = {**self._phases, "total": time.perf_counter() - started}
-        return CycleReport(
-            self.number, now, frame, analysis, readings, decision, outcomes, sentence, phases, error
-        )
+        return CycleReport(self.number, now, frame, analysis, readings, decision, outcomes, sentence, phases, error)
 
     @contextmanager
     def _phase(self, name: str) -> Iterator[None]:

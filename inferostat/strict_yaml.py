@@ -13,16 +13,13 @@ class YamlError(ValueError):
 
 def read(text: str) -> tuple[object, list[str]]:
     """The document, and one problem for each key given twice. Raises YamlError."""
-    loader = yaml.SafeLoader(text)
     try:
-        root = loader.get_single_node()
+        root = yaml.compose(text, yaml.SafeLoader)
         if root is None:
             return None, []
-        return loader.construct_document(root), list(_repeated(root, "", set()))
-    except yaml.YAMLError as error:
+        return yaml.safe_load(text), list(_repeated(root, "", set()))
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a day that no month has
         raise YamlError(" ".join(str(error).split())) from error
-    finally:
-        loader.dispose()
 
 
 def path_of(location: tuple[int | str, ...]) -> str:
@@ -46,9 +43,6 @@ def _repeated(node: yaml.Node, path: str, seen: set[int]) -> Iterator[str]:
             inner = f"{path}.{key.value}".removeprefix(".")
             line = key.start_mark.line + 1
             if key.value in lines:
-                yield (
-                    f"{inner}: expected each key once, found it in lines {lines[key.value]} and {line};"
-                    " remove one"
-                )
+                yield (f"{inner}: expected each key once, found it in lines {lines[key.value]} and {line}; remove one")
             lines.setdefault(key.value, line)
             yield from _repeated(value, inner, seen)

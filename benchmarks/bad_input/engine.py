@@ -54,10 +54,7 @@ class Script:
 
 def _histogram(name: str, labels: str, count: int, value: float) -> list[str]:
     """A histogram of `count` observations of one value."""
-    buckets = [
-        f'{name}_bucket{{{labels},le="{bound}"}} {count if value <= float(bound) else 0}'
-        for bound in _BUCKETS
-    ]
+    buckets = [f'{name}_bucket{{{labels},le="{bound}"}} {count if value <= float(bound) else 0}' for bound in _BUCKETS]
     return [*buckets, f"{name}_sum{{{labels}}} {count * value}", f"{name}_count{{{labels}}} {count}"]
 
 
@@ -72,7 +69,7 @@ class Engine:
     metrics: Server = field(init=False)
 
     def __post_init__(self) -> None:
-        self.serves = Server(lambda writer: answer(b"{}")(writer))
+        self.serves = Server(answer(b"{}"))
         self.metrics = Server(self._show)
 
     async def _show(self, writer: asyncio.StreamWriter) -> None:

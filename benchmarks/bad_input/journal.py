@@ -157,6 +157,6 @@ async def two_agents(lab: Lab) -> Row:
 async def rows(lab: Lab) -> AsyncIterator[Row]:
     yield await spoiled(lab, "disk takes no writes", no_more_writes)
     yield await spoiled(lab, "file moved away", moved_away)
-    yield await spoiled(lab, "locked by another program", locked, cycles=4)
+    yield await spoiled(lab, "locked by another program", locked, cycles=5)
     yield await damaged(lab)
     yield await two_agents(lab)

@@ -25,7 +25,7 @@ from inferostat.config import parse
 from inferostat.loop import CycleReport
 
 POOL = "default"
-DEADLINE_S = 0.3
+DEADLINE_S = 0.5
 LARGEST_BODY_BYTES = 512 * 1024
 REQUESTS_A_CYCLE = 3
 
@@ -65,8 +65,7 @@ class Lab:
         ]
         gateway = {"url": self.proxy.url, "role": "gateway", "name": "envoy", "cluster": CLUSTER}
         levers = {
-            name: {"backend": "edge", "cooldown": "5s"}
-            for name in ("weight", "breaker", "admission", "retry_budget")
+            name: {"backend": "edge", "cooldown": "5s"} for name in ("weight", "breaker", "admission", "retry_budget")
         }
         edge = {
             "kind": "envoy",
@@ -78,9 +77,7 @@ class Lab:
         document = {
             "interval": "1s",
             "mode": "act",
-            "pools": {
-                POOL: {"targets": [*targets, gateway], "clients": {"timeout": "10s"}, "levers": levers}
-            },
+            "pools": {POOL: {"targets": [*targets, gateway], "clients": {"timeout": "10s"}, "levers": levers}},
             "backends": {"edge": edge},
             "scrape": {"deadline": DEADLINE_S, "jitter": 0.0, "max_bytes": LARGEST_BODY_BYTES},
             "journal": str(self.folder / f"journal-{self._agents}.sqlite"),
@@ -169,9 +166,7 @@ class Agent:
 async def laboratory(folder: Path, engines: int = 3) -> AsyncIterator[Lab]:
     """Start everything, and stop it again however it ends."""
     async with AsyncExitStack() as stack:
-        session = await stack.enter_async_context(
-            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2.0))
-        )
+        session = await stack.enter_async_context(aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2.0)))
         gateway = Gateway(folder)
         await gateway.start()
         stack.push_async_callback(gateway.stop)

@@ -13,11 +13,10 @@ from inferostat.loop import CycleReport
 
 _VOLATILE = (
     (re.compile(r"(?<=127\.0\.0\.1:)\d+"), "PORT"),
-    (re.compile(r"/\S*/(?=[\w.-]+\.(?:sqlite|yaml|json|token))"), "DIR/"),
+    (re.compile(r"(?<=[\s'])/(?:[\w.-]+/)+|^/(?:[\w.-]+/)+"), "DIR/"),
     (re.compile(r"\b\d{10}(?:\.\d+)?\b"), "TIME"),
     (re.compile(r"damaged-\w+"), "damaged-TIME"),
     (re.compile(r"restarted \d+ s ago"), "restarted N s ago"),
-    (re.compile(r"offered [\d.]+"), "offered N"),
 )
 
 
@@ -59,9 +58,7 @@ def stable(text: str) -> str:
 
 def findings_of(reports: Iterable[CycleReport]) -> dict[str, Finding]:
     """The last finding of each slug and scope."""
-    return {
-        f"{finding.slug} {finding.scope}": finding for report in reports for finding in report.analysis.findings
-    }
+    return {f"{finding.slug} {finding.scope}": finding for report in reports for finding in report.analysis.findings}
 
 
 def raised(during: Iterable[CycleReport], before: Sequence[CycleReport]) -> tuple[str, ...]:
@@ -97,9 +94,7 @@ def applied(reports: Iterable[CycleReport]) -> tuple[str, ...]:
 
 def outcomes(reports: Iterable[CycleReport], status: Status) -> tuple[str, ...]:
     """Details of the outcomes of one status, in order."""
-    return tuple(
-        outcome.detail for report in reports for outcome in report.outcomes if outcome.status is status
-    )
+    return tuple(outcome.detail for report in reports for outcome in report.outcomes if outcome.status is status)
 
 
 def failed_cycles(reports: Iterable[CycleReport]) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ def setup(
         cluster=gateway["cluster"],
         pool=POOL,
         max_replicas=scenario.max_replicas,
+        max_num_seqs=scenario.hardware.profile.max_num_seqs,
         price_usd_per_gpu_hour=scenario.hardware.price_usd_per_gpu_hour,
         client_timeout_s=scenario.clients.timeout_s,
         client_timeout_on="first_token" if scenario.clients.stream else "answer",

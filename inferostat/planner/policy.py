@@ -68,7 +68,7 @@ class ScalingPolicy:
     Defaults follow HPA v2 where it has them (tolerance 10 %, scale-down window 300 s).
     """
 
-    utilisation: float = 0.8
+    utilisation: float = 0.85
     tolerance: float = 0.1
     up_stabilisation_s: float = 15.0
     down_stabilisation_s: float = 300.0

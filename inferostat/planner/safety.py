@@ -35,19 +35,13 @@ def propose(situation: Situation, state: PlannerState) -> tuple[list[Proposal], 
     finding = situation.finding(*ENGAGING)
     view = _queue_view(situation)
     if episode is None:
-        if (
-            finding is None
-            or view is None
-            or view.wait_s < situation.policy.storm.calm_share * view.allowed_s
-        ):
+        if finding is None or view is None or view.wait_s < situation.policy.storm.calm_share * view.allowed_s:
             return [], state
         episode = Episode(situation.now, finding.id, situation.now)
     if view is None:
         return [], state.with_episode(situation.pool, replace(episode, seen_at=situation.now))
     episode = _observe(episode, situation, view)
-    limits = {
-        lever: situation.reading(lever) for lever in (Lever.BREAKER, Lever.ADMISSION, Lever.RETRY_BUDGET)
-    }
+    limits = {lever: situation.reading(lever) for lever in (Lever.BREAKER, Lever.ADMISSION, Lever.RETRY_BUDGET)}
     proposals = [
         *_breaker(situation, episode, view, finding),
         *_admission(situation, episode, view, finding),
@@ -91,9 +85,7 @@ def _observe(episode: Episode, situation: Situation, view: QueueView) -> Episode
     return replace(episode, calm_since=calm_since, at_floor_since=at_floor_since)
 
 
-def _breaker(
-    situation: Situation, episode: Episode, view: QueueView, finding: Finding | None
-) -> list[Proposal]:
+def _breaker(situation: Situation, episode: Episode, view: QueueView, finding: Finding | None) -> list[Proposal]:
     reading, storm = situation.reading(Lever.BREAKER), situation.policy.storm
     if not _available(situation, Lever.BREAKER):
         return []
@@ -134,9 +126,7 @@ def _breaker(
     ]
 
 
-def _admission(
-    situation: Situation, episode: Episode, view: QueueView, finding: Finding | None
-) -> list[Proposal]:
+def _admission(situation: Situation, episode: Episode, view: QueueView, finding: Finding | None) -> list[Proposal]:
     reading, storm = situation.reading(Lever.ADMISSION), situation.policy.storm
     if not _available(situation, Lever.ADMISSION):
         return []
@@ -179,9 +169,7 @@ def _admission(
     ]
 
 
-def _retry_budget(
-    situation: Situation, episode: Episode, view: QueueView, finding: Finding | None
-) -> list[Proposal]:
+def _retry_budget(situation: Situation, episode: Episode, view: QueueView, finding: Finding | None) -> list[Proposal]:
     reading, storm = situation.reading(Lever.RETRY_BUDGET), situation.policy.storm
     if not _available(situation, Lever.RETRY_BUDGET):
         return []

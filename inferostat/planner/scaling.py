@@ -103,14 +103,15 @@ def _only_frozen(situation: Situation) -> bool:
     )
 
 
-def _remember(
-    situation: Situation, state: PlannerState, wanted: float | None
-) -> tuple[tuple[float, float], ...]:
+def _remember(situation: Situation, state: PlannerState, wanted: float | None) -> tuple[tuple[float, float], ...]:
     """Wishes of the longer stabilisation window. An unknown wish breaks the run: it is remembered as NaN."""
     horizon = situation.now - max(
         situation.policy.scaling.down_stabilisation_s, situation.policy.scaling.up_stabilisation_s
     )
-    kept = tuple(item for item in state.wanted.get(situation.pool, ()) if item[0] >= horizon)
+    before = state.wanted.get(situation.pool, ())
+    # One from before the window stays: cycles do not fall on its edge, and without it the window is never covered.
+    older = sum(1 for at, _ in before if at <= horizon)
+    kept = before[max(0, older - 1) :]
     return (*kept, (situation.now, math.nan if wanted is None else wanted))
 
 
@@ -127,10 +128,10 @@ def _asked_above(history: tuple[tuple[float, float], ...], current: float, now: 
 def _up(situation: Situation, current: float, want: Want) -> Proposal:
     scaling = situation.policy.scaling
     most = current + max(scaling.up_step_share * current, scaling.up_step_least)
-    value = min(want.replicas, most)
-    expect = Expectation(
-        READY_REPLICAS, situation.pool, Direction.UP, value, situation.now + scaling.ready_within_s
-    )
+    allowed = situation.policy.lever(Lever.SCALE).maximum
+    # Only what is allowed may be expected: the guards clamp the value, and the effect would else never come.
+    value = min(want.replicas, most, most if allowed is None else allowed)
+    expect = Expectation(READY_REPLICAS, situation.pool, Direction.UP, value, situation.now + scaling.ready_within_s)
     return Proposal(
         situation.key(Lever.SCALE),
         value,

@@ -173,3 +173,12 @@ def test_the_state_does_not_alternate_near_a_threshold() -> None:
     states = [next(iter(sorted(slugs(a) & STATES)), None) for a in analyses]
     changes = sum(1 for before, after in pairwise(states) if before != after)
     assert changes <= 8
+
+
+def test_vulnerability_is_a_lower_bound_before_the_limit_was_ever_seen() -> None:
+    settings = PoolSettings(client=ClientBehaviour(10, "answer", 2), max_num_seqs=32)
+    analyses = run(Fleet(rate=lambda t: 0.3 * CAPACITY), 30, settings)
+    assert analyses[-1].measure("capacity_mu", POOL) is None
+    nu = analyses[-1].measure("vulnerability", POOL)
+    assert nu is not None
+    assert 0.0 < nu <= 3 * 0.3 * 1.1

@@ -136,6 +136,7 @@ async def agent(fleet: Fleet) -> AsyncIterator[str]:
             eds_path=gateway["eds_path"],
             cluster=gateway["cluster"],
             pool="default",
+            max_num_seqs=32,
             max_replicas=8,
             price_usd_per_gpu_hour=2.95,
             client_timeout_s=10.0,

@@ -12,7 +12,7 @@ import os
 import random
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -21,6 +21,7 @@ import pytest
 from aiohttp import web
 
 from actuators.model import Status
+from benchmarks.forwarder import forwarding
 from fleetsim.gateway import Gateway
 from inferostat.journal import Journal
 from tests.inferostat.acting_agent import FIRST_VALUE, KEY
@@ -29,28 +30,8 @@ KILLS = int(os.environ.get("INFEROSTAT_KILLS", "5"))
 RUNTIME_KEY = "circuit_breakers.llm.default.max_requests"
 
 
-class CountingForwarder:
-    """Passes requests on to Envoy's admin interface and keeps the values that Envoy accepted."""
-
-    def __init__(self, admin_url: str, session: aiohttp.ClientSession) -> None:
-        self._admin_url = admin_url
-        self._session = session
-        self.written: list[int] = []
-        self.before_envoy: Callable[[], None] | None = None
-        self.after_envoy: Callable[[], None] | None = None
-
-    async def handle(self, request: web.Request) -> web.Response:
-        is_write = request.path == "/runtime_modify"
-        if is_write and self.before_envoy is not None:
-            self.before_envoy()
-            return web.Response(status=503)
-        async with self._session.request(request.method, self._admin_url + request.path_qs) as answer:
-            body = await answer.read()
-            if is_write and answer.status == 200:
-                self.written.append(int(request.query[RUNTIME_KEY]))
-                if self.after_envoy is not None:
-                    self.after_envoy()
-            return web.Response(body=body, status=answer.status)
+def is_write(request: web.Request) -> bool:
+    return request.path == "/runtime_modify"
 
 
 @pytest.fixture
@@ -78,28 +59,22 @@ async def test_no_action_lost_and_none_doubled(gateway: Gateway, tmp_path: Path)
     resolved: Counter[str] = Counter()
     async with AsyncExitStack() as stack:
         session = await stack.enter_async_context(aiohttp.ClientSession())
-        forwarder = CountingForwarder(gateway.admin_url, session)
-        app = web.Application()
-        app.router.add_route("*", "/{path:.*}", forwarder.handle)
-        runner = web.AppRunner(app)
-        await runner.setup()
-        stack.push_async_callback(runner.cleanup)
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        forwarder = await stack.enter_async_context(forwarding(gateway.admin_url, session, is_write))
+        url = forwarder.url
 
         for number in range(KILLS):
             process = await _agent(path, url, 1_000_000)
             assert process.stdout is not None
             assert await process.stdout.readline() == b"acting\n"
             if number % 3 == 0:
-                forwarder.after_envoy = process.kill
+                forwarder.after = process.kill
             elif number % 3 == 1:
-                forwarder.before_envoy = process.kill
+                forwarder.before = process.kill
             else:
                 await asyncio.sleep(moments.uniform(0.0, 0.2))
                 process.kill()
             await asyncio.wait_for(process.communicate(), 10.0)
-            forwarder.before_envoy = forwarder.after_envoy = None
+            forwarder.before = forwarder.after = None
         settler = await _agent(path, url, 0)
         await settler.communicate()
         assert settler.returncode == 0
@@ -112,8 +87,9 @@ async def test_no_action_lost_and_none_doubled(gateway: Gateway, tmp_path: Path)
     assert journal.recovered is None and journal.unfinished() == ()
     journal.close()
 
-    assert max(Counter(forwarder.written).values()) == 1, "nothing is carried out twice"
-    carried_out = set(forwarder.written)
+    written = [int(write.query[RUNTIME_KEY]) for write in forwarder.written]
+    assert max(Counter(written).values()) == 1, "nothing is carried out twice"
+    carried_out = set(written)
     for record in records:
         assert record.outcome is not None
         value = FIRST_VALUE + int(record.action.id[1:])
@@ -121,11 +97,7 @@ async def test_no_action_lost_and_none_doubled(gateway: Gateway, tmp_path: Path)
         assert record.outcome.status is expected, record
         if "restart" in record.outcome.detail:
             resolved[record.outcome.status] += 1
-    assert carried_out <= {FIRST_VALUE + int(record.action.id[1:]) for record in records}, (
-        "nothing unrecorded"
-    )
+    assert carried_out <= {FIRST_VALUE + int(record.action.id[1:]) for record in records}, "nothing unrecorded"
     assert held[KEY].value == float(in_force)
     assert set(resolved) == {Status.APPLIED, Status.FAILED}, "both kinds of interrupted action were met"
-    print(
-        f"{len(records)} actions, {len(carried_out)} writes at Envoy, resolved after a kill: {dict(resolved)}"
-    )
+    print(f"{len(records)} actions, {len(carried_out)} writes at Envoy, resolved after a kill: {dict(resolved)}")

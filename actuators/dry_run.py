@@ -43,9 +43,7 @@ class DryRunBackend:
 
     def _reading(self, key: LeverKey) -> LeverReading:
         value = self._values.get(key, self._first.get(str(key)))
-        return LeverReading(
-            key, known=True, value=value, ready=_whole(value) if key.lever is Lever.SCALE else None
-        )
+        return LeverReading(key, known=True, value=value, ready=_whole(value) if key.lever is Lever.SCALE else None)
 
     async def _write(self, action: Action) -> None:
         if any(done.id == action.id for done in self.actions):

@@ -115,15 +115,11 @@ def read(path: Path) -> EdsFile:
     try:
         document = json.loads(path.read_bytes())
     except OSError as error:
-        raise ActuatorError(
-            f"{path}: expected a readable EDS file, found {error.strerror}: check eds_path"
-        ) from error
+        raise ActuatorError(f"{path}: expected a readable EDS file, found {error.strerror}: check eds_path") from error
     except ValueError as error:
         raise ActuatorError(f"{path}: expected EDS in JSON, found {error}: correct the file") from error
     if not isinstance(document, dict) or not isinstance(document.get("resources"), list):
-        raise ActuatorError(
-            f"{path}: expected a DiscoveryResponse with resources, found none: correct the file"
-        )
+        raise ActuatorError(f"{path}: expected a DiscoveryResponse with resources, found none: correct the file")
     return EdsFile(path, document)
 
 

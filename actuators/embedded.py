@@ -127,9 +127,7 @@ def _replica(target: str, fleet: Mapping[str, Any]) -> Mapping[str, Any]:
 def _reading(key: LeverKey, fleet: Mapping[str, Any]) -> LeverReading:
     try:
         if fleet["pool"] != key.pool:
-            raise ActuatorError(
-                f"expected pool {key.pool}, found {fleet['pool']}: give this pool's admin_url"
-            )
+            raise ActuatorError(f"expected pool {key.pool}, found {fleet['pool']}: give this pool's admin_url")
         if key.lever is Lever.SCALE:
             return LeverReading(key, known=True, value=float(fleet["target"]), ready=int(fleet["ready"]))
         if key.lever is not Lever.DRAIN:

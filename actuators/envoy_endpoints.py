@@ -28,14 +28,10 @@ def with_value(lever: Lever, state: EndpointState, value: LeverValue) -> Endpoin
     whole = canonical(lever, value) or 0.0
     if lever is Lever.DRAIN:
         if state.health in (Health.UNHEALTHY, Health.TIMEOUT):
-            raise ActuatorError(
-                f"expected an endpoint in rotation, found {state.health}: it gets no traffic already"
-            )
+            raise ActuatorError(f"expected an endpoint in rotation, found {state.health}: it gets no traffic already")
         return EndpointState(state.weight, Health.DRAINING if whole else Health.HEALTHY)
     if state.health is Health.DRAINING:
-        raise ActuatorError(
-            "expected an endpoint in rotation, found it draining: wait until the drain is over"
-        )
+        raise ActuatorError("expected an endpoint in rotation, found it draining: wait until the drain is over")
     if whole == 0:
         return EndpointState(state.weight, Health.UNHEALTHY)
     return EndpointState(int(whole), Health.HEALTHY)

@@ -55,9 +55,7 @@ class EnvoyRouting:
         if not took:
             raise Ignored("the file was put back; check that Envoy watches it and accepts it", found)
 
-    def _edit(
-        self, action: Action, cluster: str, serving: frozenset[str]
-    ) -> tuple[EndpointState, EndpointState]:
+    def _edit(self, action: Action, cluster: str, serving: frozenset[str]) -> tuple[EndpointState, EndpointState]:
         """Change the endpoint in the file under its lock; returns its state before and after. Blocks."""
         key = action.key
         with eds.locked(self._path, self._lock_s):

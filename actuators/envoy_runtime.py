@@ -41,9 +41,7 @@ def in_force(entries: Mapping[str, RuntimeEntry], wanted: Mapping[str, str]) -> 
     return all((entries[key].value if key in entries else REMOVE) == text for key, text in wanted.items())
 
 
-def decode(
-    key: LeverKey, cluster: str, entries: Mapping[str, RuntimeEntry], admin_layer: str
-) -> LeverReading:
+def decode(key: LeverKey, cluster: str, entries: Mapping[str, RuntimeEntry], admin_layer: str) -> LeverReading:
     """The lever's value from the runtime. A value of another layer than the admin one has another owner."""
     name = _main_key(key.lever, cluster)
     entry = entries.get(name)

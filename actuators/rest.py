@@ -61,7 +61,7 @@ class RestClient:
             number = error.os_error.errno
             found = os.strerror(number).lower() if number else str(error.os_error)
             raise ActuatorError(
-                f"{where}: expected a connection, found {found}: check that it runs and the address is right"
+                f"{where}: expected an answer, found {found}: check that it runs and the address is right"
             ) from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise ActuatorError(
@@ -75,9 +75,7 @@ class RestClient:
             )
         return text
 
-    async def request_json(
-        self, method: str, path: str, body: Mapping[str, object] | None = None
-    ) -> dict[str, Any]:
+    async def request_json(self, method: str, path: str, body: Mapping[str, object] | None = None) -> dict[str, Any]:
         """The JSON object of a 200 answer; errors as `request`, ActuatorError for anything else."""
         text = await self.request(method, path, body)
         try:
@@ -102,8 +100,6 @@ async def _bounded(response: aiohttp.ClientResponse, where: str) -> bytes:
     async for part in response.content.iter_any():
         size += len(part)
         if size > MAX_BODY_BYTES:
-            raise ActuatorError(
-                f"{where}: expected at most {MAX_BODY_BYTES} bytes, found more: check the address"
-            )
+            raise ActuatorError(f"{where}: expected at most {MAX_BODY_BYTES} bytes, found more: check the address")
         parts.append(part)
     return b"".join(parts)

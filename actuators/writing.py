@@ -30,9 +30,7 @@ class Ignored(ActuatorError):
 
 def moved(action: Action, found: LeverValue) -> Conflict:
     """The conflict of a conditional write that met another value."""
-    return Conflict(
-        f"expected {show(action.before)}, found {show(found)}: another writer moved it, decide anew", found
-    )
+    return Conflict(f"expected {show(action.before)}, found {show(found)}: another writer moved it, decide anew", found)
 
 
 def needs_write(action: Action, reading: LeverReading) -> bool:

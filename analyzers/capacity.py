@@ -52,14 +52,26 @@ class Capacity:
 
     @property
     def pool_mu(self) -> float | None:
-        """Capacity of all endpoints together; None until most were seen at their limit.
+        """Capacity of the endpoints that are known to run; None until most of them were seen at their limit.
 
-        Endpoints never seen at theirs are taken to be like the mean of those that were.
+        Endpoints never seen at theirs are taken to be like the mean of those that were. One that is warming up,
+        or whose data have gone stale, adds nothing.
         """
-        learnt = self.mu[np.isfinite(self.mu)]
-        if learnt.size == 0 or learnt.size < 0.5 * self.mu.size:
+        each = self.endpoint_mu
+        return None if each is None else each * int(np.count_nonzero(self.answering))
+
+    @property
+    def endpoint_mu(self) -> float | None:
+        """Mean capacity of an endpoint, over those that were seen at their limit."""
+        learnt = self.mu[np.isfinite(self.mu) & self.answering]
+        if learnt.size == 0 or learnt.size < 0.5 * np.count_nonzero(self.answering):
             return None
-        return float(learnt.mean() * self.mu.size)
+        return float(learnt.mean())
+
+    @property
+    def answering(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Endpoints whose load is known now."""
+        return np.isfinite(self.running) | np.isfinite(self.waiting)
 
     @property
     def service_time_s(self) -> float | None:

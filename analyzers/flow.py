@@ -138,6 +138,7 @@ def flow_measures(frame: Frame, capacity: Capacity, flow: Flow) -> list[Measure]
         measure("completed_rate", scope, known_sum(capacity.throughput), "1/s"),
         measure("amplification", scope, arrivals.amplification, "ratio"),
         measure("capacity_mu", scope, flow.mu, "1/s", SignalState.WARMING),
+        measure("capacity_per_endpoint", scope, capacity.endpoint_mu, "1/s", SignalState.WARMING),
         measure("vulnerability", scope, flow.vulnerability, "ratio", SignalState.WARMING),
         measure("queue_wait_s", scope, float(waits.max()) if waits.size else None, "s"),
         measure("time_to_timeout_s", scope, flow.time_to_timeout_s, "s"),

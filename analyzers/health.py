@@ -24,7 +24,7 @@ from analyzers.model import (
     ScopeKind,
     Severity,
 )
-from analyzers.targets import endpoint_targets
+from analyzers.targets import endpoint_targets, starting
 from collector.history import History
 from collector.model import FloatArray, Frame, Level, TargetStatus
 
@@ -187,6 +187,9 @@ def _down(history: History, frame: Frame, context: Context, now: float) -> list[
     for name, target in endpoint_targets(frame).items():
         if target.up:
             continue
+        if starting(history, target, now):
+            findings.append(_cold_start(name, target, context, now, pool=frame.topology.endpoints[name].pool))
+            continue
         cannot_connect = (failures.cell(name).known or 0.0) > 0
         serves = (served.cell(name).known or 0.0) > 0
         refused = "refused" in (target.error or "").lower()
@@ -199,6 +202,23 @@ def _down(history: History, frame: Frame, context: Context, now: float) -> list[
         elif not refused or serves or not seen:
             findings.append(_unreachable(name, target, context, now, serves=serves, pool=pool))
     return findings
+
+
+def _cold_start(name: str, target: TargetStatus, context: Context, now: float, *, pool: str) -> Finding:
+    taken = 0.0 if target.failing_since is None else now - target.failing_since
+    return finding(
+        "cold-start",
+        endpoint_scope(name),
+        context,
+        now,
+        severity=Severity.INFO,
+        confidence=0.8,
+        summary=f"{name} joined {taken:.0f} s ago and has not answered yet: it counts as coming supply, not as lost",
+        layer=Layer.UNKNOWN,
+        evidence=[Evidence("up", 0.0, 1.0, target.error or "the target has not answered yet", "bool")],
+        pool=pool,
+        onset=target.failing_since,
+    )
 
 
 def _engine_down(

@@ -4,7 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from collector.history import History
 from collector.model import Frame, TargetRole, TargetStatus
+
+# How long a replica that joined may take until its first answer (a large model's cold start).
+COLD_START_S = 600.0
+
+
+def starting(history: History, target: TargetStatus, now: float) -> bool:
+    """A replica that joined while we watched, has never answered and is not overdue: it warms up.
+
+    One that has not answered since the agent's own start is not told from a wrong address, and is no cold start.
+    """
+    since, latest = target.failing_since, history.latest
+    if target.up or target.scraped_at is not None or since is None or latest is None:
+        return False
+    joined_later = since > latest.at - history.span_s()
+    return joined_later and now - since <= COLD_START_S
 
 
 def endpoint_targets(frame: Frame) -> Mapping[str, TargetStatus]:

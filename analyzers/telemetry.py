@@ -17,7 +17,7 @@ from analyzers.model import (
     ScopeKind,
     Severity,
 )
-from analyzers.targets import endpoint_targets
+from analyzers.targets import endpoint_targets, starting
 from collector.history import History
 from collector.model import Frame, Level, SignalState, Table, TargetRole, TargetStatus
 
@@ -31,7 +31,7 @@ _WAIT = Advice("weight", Optimisation.DELAY, "Hold: unknown data lowers nothing 
 def analyze(history: History, frame: Frame, context: Context, now: float) -> Report:
     return Report(
         (
-            *_outages(frame, context, now),
+            *_outages(history, frame, context, now),
             *_unreachable(frame, context, now),
             *_contracts(frame, context, now),
             *_counters(history, frame, context, now),
@@ -39,11 +39,12 @@ def analyze(history: History, frame: Frame, context: Context, now: float) -> Rep
     )
 
 
-def _outages(frame: Frame, context: Context, now: float) -> list[Finding]:
+def _outages(history: History, frame: Frame, context: Context, now: float) -> list[Finding]:
     findings: list[Finding] = []
     targets = endpoint_targets(frame)
     for name, pool in frame.topology.pools.items():
         watched = [targets[endpoint] for endpoint in pool.endpoints if endpoint in targets]
+        watched = [target for target in watched if not starting(history, target, now)]
         lost = [target for target in watched if not target.up and not _refused(target)]
         if len(watched) < 2 or len(lost) <= OUTAGE_SHARE * len(watched):
             continue

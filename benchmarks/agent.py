@@ -104,6 +104,6 @@ async def metrics(session: aiohttp.ClientSession, agent: Agent) -> Metrics:
     }
 
 
-def metric(found: Metrics, name: str, **labels: str) -> float | None:
+def metric(found: Metrics, name: str, /, **labels: str) -> float | None:
     """One value, None where it is absent: an unknown number has no series."""
     return found.get((name, frozenset(labels.items())))

@@ -131,9 +131,7 @@ def _answer(
 
 async def measure(ports: Sequence[int], cycles: int, stages: Mapping[str, Stage]) -> CycleCost:
     """Run `cycles` cycles back to back, each with all parts."""
-    targets = [
-        target(f"127.0.0.1:{port}", TargetRole.ENGINE, name=f"engine-{i}") for i, port in enumerate(ports)
-    ]
+    targets = [target(f"127.0.0.1:{port}", TargetRole.ENGINE, name=f"engine-{i}") for i, port in enumerate(ports)]
     clock = SteppedClock(INTERVAL_S)
     settings = ScrapeSettings(interval_s=INTERVAL_S, jitter=0.0, deadline_s=30.0)
     source = ScrapeSource(StaticTargets(targets), settings, clock)

@@ -90,9 +90,7 @@ def row(run: Run, document: dict[str, Any]) -> str:
     """One line of the report."""
     timeline = document["timeline"]
     warned = [
-        e["t"]
-        for e in timeline
-        if e["kind"] == "finding" and e["state"] in ("retry-storm-incipient", "retry-storm")
+        e["t"] for e in timeline if e["kind"] == "finding" and e["state"] in ("retry-storm-incipient", "retry-storm")
     ]
     actions = Counter(e["lever"] for e in timeline if e["kind"] == "action" and e["state"] == "applied")
     undone = Counter(e["lever"] for e in timeline if e["kind"] == "undo")
@@ -100,10 +98,7 @@ def row(run: Run, document: dict[str, Any]) -> str:
     lag = document["loop_lag_p99_s"]
     cells = [
         run.name,
-        *(
-            _number(document[f"goodput_ratio_{part}"])
-            for part in ("before_trigger", "during_fault", "after_trigger")
-        ),
+        *(_number(document[f"goodput_ratio_{part}"]) for part in ("before_trigger", "during_fault", "after_trigger")),
         _number(document["recovery_s"], 1),
         _number(document["success_per_dollar"], 0),
         f"{warned[0]:.0f}" if warned else "-",
@@ -188,9 +183,7 @@ def main() -> int:
         runs = [run for run in runs if run.group in options.only]
     with ThreadPoolExecutor(options.at_once) as pool:
         documents = list(pool.map(lambda run: play(run, options.workdir), runs))
-    text = report(
-        [(run, document) for run, document in zip(runs, documents, strict=True) if document is not None]
-    )
+    text = report([(run, document) for run, document in zip(runs, documents, strict=True) if document is not None])
     print(text)
     if options.write is not None:
         options.write.write_text(text)

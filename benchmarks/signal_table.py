@@ -106,9 +106,7 @@ _VLLM_HISTOGRAMS = {
 
 
 def _vllm(rows: list[_Row]) -> Table:
-    plain = [
-        _Row(row.name.removeprefix("ray_").replace("vllm:", "vllm_"), row.labels, row.value) for row in rows
-    ]
+    plain = [_Row(row.name.removeprefix("ray_").replace("vllm:", "vllm_"), row.labels, row.value) for row in rows]
     table: Table = {}
     for signal, names in _VLLM_SUMS.items():
         for name in names:
@@ -121,9 +119,7 @@ def _vllm(rows: list[_Row]) -> Table:
         _put(table, f"requests_by_finish_reason.{reason}", finished)
     for hundred in "245":
         _put(table, f"http_{hundred}xx", _of(plain, "http_requests_total", status=hundred + "*"))
-    sizes = [
-        (r.labels["block_size"], r.labels["num_gpu_blocks"]) for r in _of(plain, "vllm_cache_config_info")
-    ]
+    sizes = [(r.labels["block_size"], r.labels["num_gpu_blocks"]) for r in _of(plain, "vllm_cache_config_info")]
     if sizes and all(blocks.isdigit() for _, blocks in sizes):
         table["kv_capacity_tokens"] = float(sum(int(size) * int(blocks) for size, blocks in sizes))
     levels = {"awake": 0.0, "weights_offloaded": 1.0, "discard_all": 2.0}

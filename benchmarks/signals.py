@@ -37,9 +37,7 @@ def compare(path: Path) -> Comparison:
     expected = expected_signals(body, reading.product)
     known = {name: signal for name, signal in reading.signals.items() if signal.state.usable}
     wrong = tuple(_differences(known, expected))
-    return Comparison(
-        path.name, reading, len(known), len(reading.signals) - len(known), len(known) - len(wrong), wrong
-    )
+    return Comparison(path.name, reading, len(known), len(reading.signals) - len(known), len(known) - len(wrong), wrong)
 
 
 def _differences(

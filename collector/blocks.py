@@ -112,9 +112,7 @@ class Block:
         low = int(np.searchsorted(at, start - SAME_SAMPLE_S, side="left"))
         return slice(low, int(np.searchsorted(at, end + SAME_SAMPLE_S, side="right")))
 
-    def take(
-        self, part: NDArray[_Number], column: int, ticks: slice, slots: Slots, missing: float
-    ) -> NDArray[_Number]:
+    def take(self, part: NDArray[_Number], column: int, ticks: slice, slots: Slots, missing: float) -> NDArray[_Number]:
         """(W, R) of one array of this block; `missing` where the block is older than the column or row."""
         if column < self.columns and slots.needed <= self.slots:
             whole = part[column, ticks]

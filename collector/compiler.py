@@ -29,9 +29,7 @@ class _Compiler:
             self._by_key.setdefault(canonical_key(name), []).extend(indices)
         typed = {canonical_key(name) for name in layout.types}
         incomplete = {canonical_key(e.name): str(e) for e in layout.errors if e.name is not None}
-        self._plan = Plan(
-            layout, product, declared=frozenset(typed - self._by_key.keys()), incomplete=incomplete
-        )
+        self._plan = Plan(layout, product, declared=frozenset(typed - self._by_key.keys()), incomplete=incomplete)
 
     def compile(self) -> Plan:
         plan = self._plan
@@ -84,9 +82,7 @@ class _Compiler:
     ) -> None:
         for name, spellings in rule.labels.items():
             # one spelling for the whole body: with exported_pod anywhere, `pod` is the exporter's everywhere
-            spelling = next(
-                (s for s in spellings if any(s in m for all_ in found.values() for m in all_)), None
-            )
+            spelling = next((s for s in spellings if any(s in m for all_ in found.values() for m in all_)), None)
             values = {m[spelling] for m in members if spelling is not None and m.get(spelling)}
             if values:
                 self._plan.row_labels[row][name] = ",".join(sorted(values))
@@ -193,9 +189,7 @@ class _Compiler:
         for index in bucket:
             bound = _bound(self._samples[index].labels.get("le"))
             if bound is None:
-                broken = (
-                    f'{family.name}_bucket has le="{self._samples[index].labels.get("le")}", not a number'
-                )
+                broken = f'{family.name}_bucket has le="{self._samples[index].labels.get("le")}", not a number'
                 continue
             by_bound.setdefault(bound * signal.scale, []).append(index)
         if np.inf not in by_bound and counts:

@@ -63,9 +63,7 @@ class Evaluator:
                 reasons[one.row, one.cell.signal.name] = outcome.reason
             if isinstance(outcome.value, Histogram) or one.cell.signal.entry.is_histogram:
                 histogram_state[one.position, one.row] = outcome.state
-                histograms[one.position][one.row] = (
-                    outcome.value if isinstance(outcome.value, Histogram) else None
-                )
+                histograms[one.position][one.row] = outcome.value if isinstance(outcome.value, Histogram) else None
             else:
                 state[one.row, one.position] = outcome.state
                 value[one.row, one.position] = np.nan if outcome.value is None else outcome.value
@@ -95,9 +93,7 @@ class Evaluator:
             if renamed and not same(outcomes[chosen].value, outcomes[rival].value):
                 first, second = cell.choices[chosen].family.name, cell.choices[rival].family.name
                 values = f"{shown(outcomes[chosen].value)} vs {shown(outcomes[rival].value)}"
-                warnings.append(
-                    f"{cell.signal.name}: {first} and {second} differ ({values}); the first is used"
-                )
+                warnings.append(f"{cell.signal.name}: {first} and {second} differ ({values}); the first is used")
         return outcomes[chosen]
 
     def _of_family(self, cell: Cell, choice: Choice, parts: Parts) -> Value:
@@ -106,9 +102,7 @@ class Evaluator:
         for n in choice.buckets:
             if n in parts.histogram_reasons:
                 return Value(None, SignalState(int(parts.histogram_state[n])), parts.histogram_reasons[n])
-        return merge(
-            choice.family.name, [h for n in choice.buckets if (h := parts.histograms[n]) is not None]
-        )
+        return merge(choice.family.name, [h for n in choice.buckets if (h := parts.histograms[n]) is not None])
 
     def _scalar(self, cell: Cell, choice: Choice, parts: Parts) -> Value:
         rule = cell.signal.entry.aggregate

@@ -65,9 +65,7 @@ class FullParse:
             if len(words) == 4:
                 self.types[words[2].strip('"')] = words[3]
         elif line == "# EOF" and index != last:
-            self._report(
-                index, "expected nothing after # EOF, found more lines; the target joins several bodies"
-            )
+            self._report(index, "expected nothing after # EOF, found more lines; the target joins several bodies")
 
     def _sample(self, index: int, line: str, openmetrics: bool) -> None:
         parts = split_line(line)
@@ -153,9 +151,7 @@ class FullParse:
         if self.complete:
             return None
         if eof_missing:
-            return (
-                "expected `# EOF` at the end of an OpenMetrics body, found none; it was cut off, read again"
-            )
+            return "expected `# EOF` at the end of an OpenMetrics body, found none; it was cut off, read again"
         if self.lines[-1] and self.lines[-1] != "# EOF":
             return f"expected a line feed after line {last + 1}, found none; the body was cut off, read again"
         return None

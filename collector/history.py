@@ -86,9 +86,7 @@ class History:
         self._latest: Frame | None = None
         self._columns: dict[tuple[str, Level, str, float], Column] = {}
         self._fall_counts: dict[tuple[Level, str, float], NDArray[np.intp]] = {}
-        self._histogram_ends: dict[
-            tuple[Level, str, float, float], tuple[NDArray[np.intp], NDArray[np.intp]]
-        ] = {}
+        self._histogram_ends: dict[tuple[Level, str, float, float], tuple[NDArray[np.intp], NDArray[np.intp]]] = {}
 
     def append(self, frame: Frame) -> None:
         """Take the next tick. The same tick again changes nothing; a clock set back starts a new history."""
@@ -139,9 +137,7 @@ class History:
         """Least-squares slope of a gauge, units per second; WARMING below 3 samples."""
         return self._derived(windows.slope, level, signal, window_s)
 
-    def delta(
-        self, level: Level, row: str, signal: str, window_s: float, ending_s: float = 0.0
-    ) -> Histogram | None:
+    def delta(self, level: Level, row: str, signal: str, window_s: float, ending_s: float = 0.0) -> Histogram | None:
         """Observations of one histogram in the window that ends `ending_s` seconds before the latest frame.
 
         Between the oldest and the newest sample of that window; after a proven restart inside it, all that
@@ -211,9 +207,7 @@ class History:
             state[self._falls(level, signal, end) > 1] = SignalState.INCONSISTENT
         latest = store.states(signal, end)
         # A derived number is as good as the cell it ends in: IDLE stays IDLE, unknown keeps its reason.
-        overruled = (latest > SignalState.IDLE) | (
-            (latest == SignalState.IDLE) & (state == SignalState.KNOWN)
-        )
+        overruled = (latest > SignalState.IDLE) | ((latest == SignalState.IDLE) & (state == SignalState.KNOWN))
         state[overruled] = latest[overruled]
         value[state > SignalState.IDLE] = np.nan
         return Column(store.rows, value, state)
@@ -236,9 +230,7 @@ def _counters(level: Level) -> frozenset[str]:
     """Signals that only grow: counters, and histograms by their count."""
     growing = (Kind.COUNTER, Kind.HISTOGRAM)
     return frozenset(
-        name
-        for name, entry in signals().items()
-        if entry.signal.level is level and entry.signal.kind in growing
+        name for name, entry in signals().items() if entry.signal.level is level and entry.signal.kind in growing
     )
 
 

@@ -38,9 +38,7 @@ class PackedHistograms:
         bounds = self.bounds.rows[index]
         if bounds is None:
             return None
-        return Histogram(
-            bounds, self.counts[index, : bounds.size].astype(np.float64), float(self.sums[index])
-        )
+        return Histogram(bounds, self.counts[index, : bounds.size].astype(np.float64), float(self.sums[index]))
 
     def totals(self) -> FloatArray:
         """(R,) observations of each row, NaN where it has no histogram."""

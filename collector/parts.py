@@ -113,9 +113,7 @@ class PartReader:
         for n, last, count in self._checked:
             if values[last] != values[count] and n not in reasons:
                 state[n] = SignalState.CONFLICT
-                reasons[n] = (
-                    f"{buckets[n].family.name} has count {values[count]:g} but +Inf bucket {values[last]:g}"
-                )
+                reasons[n] = f"{buckets[n].family.name} has count {values[count]:g} but +Inf bucket {values[last]:g}"
         for n, first, other in self._bucket_twins:
             conflict = _conflict(values[first], values[other])
             if conflict is not None:
@@ -127,8 +125,7 @@ class PartReader:
             reasons[n] = broken
         edges, totals = self._edges, sums.tolist()
         histograms: list[Histogram | None] = [
-            Histogram(part.bounds, counts[edges[n] : edges[n + 1]], totals[n])
-            for n, part in enumerate(buckets)
+            Histogram(part.bounds, counts[edges[n] : edges[n + 1]], totals[n]) for n, part in enumerate(buckets)
         ]
         for n in reasons:
             histograms[n] = None

@@ -140,19 +140,13 @@ class TargetReader:
         found = recognise(keys)
         names = ", ".join(PRODUCTS)
         if found is None:
-            return None, (
-                f"expected metrics of one of {names}, found none of their names; check the address",
-            )
+            return None, (f"expected metrics of one of {names}, found none of their names; check the address",)
         if self._expected is not None and found != self._expected:
-            return None, (
-                f"expected metrics of {self._expected}, found those of {found}; correct the target",
-            )
+            return None, (f"expected metrics of {self._expected}, found those of {found}; correct the target",)
         previous, self._product = self._product, found
         if previous not in (None, found):
             self._seen.clear()
-            return found, (
-                f"the target was {previous} and is {found} now; what was known of it is forgotten",
-            )
+            return found, (f"the target was {previous} and is {found} now; what was known of it is forgotten",)
         return found, ()
 
     def _prepare(self, layout: Layout, found: str) -> _Prepared:
@@ -164,9 +158,7 @@ class TargetReader:
         self._seen |= present
         keys = frozenset(canonical_key(sample.name) for sample in layout.samples)
         label = known.model_label
-        models = (
-            {s.labels[label] for s in layout.samples if s.labels.get(label)} if label is not None else set()
-        )
+        models = {s.labels[label] for s in layout.samples if s.labels.get(label)} if label is not None else set()
         return _Prepared(
             layout,
             found,

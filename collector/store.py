@@ -124,9 +124,7 @@ class Store:
             for name in missing:
                 self._columns[name] = len(self._columns)
             engine = self._level is Level.ENDPOINT
-            self._own = np.array(
-                [engine and not name.startswith(_GATEWAY) for name in self._columns], dtype=np.bool_
-            )
+            self._own = np.array([engine and not name.startswith(_GATEWAY) for name in self._columns], dtype=np.bool_)
             self._counting = np.array([name in self._counters for name in self._columns], dtype=np.bool_)
         if rows != self._rows:
             for row in rows:

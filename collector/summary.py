@@ -46,21 +46,13 @@ def _summary(signal: ProductSignal, rows: Rows | None) -> SignalReading:
             reason = first.reason if first is not None else f"no {signal.families[0].name} so far"
             return SignalReading(signal.name, None, SignalState.NEVER_SEEN, unit, reason)
         return SignalReading(signal.name, None, told.state, unit, told.reason)
-    reason = (
-        f"{len(known)} known of {len(known) + len(lost)}"
-        if lost
-        else known[0].reason
-        if len(known) == 1
-        else None
-    )
+    reason = f"{len(known)} known of {len(known) + len(lost)}" if lost else known[0].reason if len(known) == 1 else None
     if signal.entry.is_histogram:
         parts = [value.value for value in known if isinstance(value.value, Histogram)]
         merged = merge(signal.families[0].name, parts)
         return SignalReading(signal.name, merged.value, merged.state, unit, merged.reason or reason)
     numbers = [value.value for value in known if isinstance(value.value, float)]
-    return SignalReading(
-        signal.name, aggregate(signal.entry.aggregate, numbers), SignalState.KNOWN, unit, reason
-    )
+    return SignalReading(signal.name, aggregate(signal.entry.aggregate, numbers), SignalState.KNOWN, unit, reason)
 
 
 def _row_values(signal: ProductSignal, rows: Rows) -> Iterator[Value]:

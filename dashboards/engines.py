@@ -100,8 +100,7 @@ ROW = Row(
         ),
         timeseries(
             "Prefix cache hit ratio",
-            "Cached over looked-up tokens in the window (blocks before vLLM 0.9). No data while nothing "
-            "is looked up.",
+            "Cached over looked-up tokens in the window (blocks before vLLM 0.9). No data while nothing is looked up.",
             Query(
                 f"sum by (instance) (rate(llm:prefix_cache_hits_total{{{ENGINE}}}[{WINDOW}])) "
                 f"/ (sum by (instance) (rate(llm:prefix_cache_queries_total{{{ENGINE}}}[{WINDOW}])) > 0)",

@@ -20,9 +20,7 @@ def export(directory: Path, as_kubernetes: bool = False) -> list[Path]:
     is compact, since `kubectl apply` keeps a copy in an annotation of at most 256 KiB.
     """
     if directory.exists() and not directory.is_dir():
-        raise NotADirectoryError(
-            f"expected a directory to write to, found the file {directory}; name another"
-        )
+        raise NotADirectoryError(f"expected a directory to write to, found the file {directory}; name another")
     directory.mkdir(parents=True, exist_ok=True)
     written = []
     for source in sorted(FOLDER.glob("*.json")):

@@ -27,9 +27,7 @@ VARIABLES: list[Json] = [
     {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus", "refresh": 1},
     query_variable("job", "Job", "llm:requests_running", "job"),
     query_variable("model_name", "Model", 'llm:requests_running{job=~"$job"}', "model_name"),
-    query_variable(
-        "instance", "Engine", 'llm:requests_running{job=~"$job",model_name=~"$model_name"}', "instance"
-    ),
+    query_variable("instance", "Engine", 'llm:requests_running{job=~"$job",model_name=~"$model_name"}', "instance"),
     query_variable("pool", "Pool (agent)", "inferostat_pool_attempts_rate", "pool"),
     query_variable("gpu", "GPU", "DCGM_FI_DEV_SM_CLOCK", "UUID"),
     query_variable("cluster", "Gateway cluster", "envoy_cluster_upstream_rq_total", "envoy_cluster_name"),

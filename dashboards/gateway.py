@@ -48,8 +48,7 @@ ROW = Row(
         ),
         timeseries(
             "Overflow",
-            "Requests refused by the request breaker, by the pending breaker, and retries refused by the "
-            "retry budget.",
+            "Requests refused by the request breaker, by the pending breaker, and retries refused by the retry budget.",
             Query(rate("envoy_cluster_upstream_rq_active_overflow", CLUSTER), "requests"),
             Query(rate("envoy_cluster_upstream_rq_pending_overflow", CLUSTER), "pending"),
             Query(rate("envoy_cluster_upstream_rq_retry_overflow", CLUSTER), "retries"),
@@ -57,8 +56,7 @@ ROW = Row(
         ),
         timeseries(
             "The gateway's own retries",
-            "Retries the gateway makes itself, and those that ran out. Clients' retries are in the storm "
-            "row.",
+            "Retries the gateway makes itself, and those that ran out. Clients' retries are in the storm row.",
             Query(rate("envoy_cluster_upstream_rq_retry", CLUSTER), "retries"),
             Query(rate("envoy_cluster_upstream_rq_retry_limit_exceeded", CLUSTER), "ran out"),
             unit="reqps",

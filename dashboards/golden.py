@@ -39,8 +39,7 @@ ROW = Row(
         ),
         stat(
             "Goodput",
-            "Answers per second that finished inside the objectives before the client gave up. "
-            f"{MEASURED_BY_AGENT}",
+            f"Answers per second that finished inside the objectives before the client gave up. {MEASURED_BY_AGENT}",
             Query(f"sum(inferostat_pool_goodput_rate{{{POOL}}})"),
             unit="reqps",
         ),
@@ -70,8 +69,7 @@ ROW = Row(
         ),
         stat(
             "Success per dollar",
-            "Goodput over the price of every allocated replica, warming and idle ones included. "
-            f"{MEASURED_BY_AGENT}",
+            f"Goodput over the price of every allocated replica, warming and idle ones included. {MEASURED_BY_AGENT}",
             Query(f"avg(inferostat_pool_success_per_dollar{{{POOL}}})"),
             unit="short",
         ),

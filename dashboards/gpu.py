@@ -23,14 +23,11 @@ ROW = Row(
     (
         _device(
             "Tensor pipe active",
-            "Share of cycles the tensor cores worked; a utilisation of 100 % only says that a kernel was "
-            "resident.",
+            "Share of cycles the tensor cores worked; a utilisation of 100 % only says that a kernel was resident.",
             "llm:gpu_tensor_active:ratio",
             "percentunit",
         ),
-        _device(
-            "Memory active", "Share of cycles HBM moved data.", "llm:gpu_dram_active:ratio", "percentunit"
-        ),
+        _device("Memory active", "Share of cycles HBM moved data.", "llm:gpu_dram_active:ratio", "percentunit"),
         timeseries(
             "HBM / compute",
             "Memory active / tensor active (`llm:gpu_hbm_compute:ratio`). Well above 1 memory-bound "

@@ -13,9 +13,7 @@ WINDOW = "$__rate_interval"
 def quantile(q: float, histogram: str, matchers: str, by: str = "") -> str:
     """A quantile over all selected engines. `>= 0` drops the NaN of a time without observations."""
     labels = f"le, {by}" if by else "le"
-    return (
-        f"histogram_quantile({q}, sum by ({labels}) (rate({histogram}_bucket{{{matchers}}}[{WINDOW}]))) >= 0"
-    )
+    return f"histogram_quantile({q}, sum by ({labels}) (rate({histogram}_bucket{{{matchers}}}[{WINDOW}]))) >= 0"
 
 
 def mean(histogram: str, matchers: str, by: str = "") -> str:

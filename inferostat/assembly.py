@@ -62,12 +62,8 @@ def build_backends(config: Config) -> dict[str, Backend]:
 
 def build_source(config: Config, clock: Callable[[], float] = time.time) -> ScrapeSource:
     """The scraping source of all pools: fixed targets and targets files."""
-    fixed = [
-        _target(pool_name, target) for pool_name, pool in config.pools.items() for target in pool.targets
-    ]
-    files = [
-        FileTargets(pool.targets_file) for pool in config.pools.values() if pool.targets_file is not None
-    ]
+    fixed = [_target(pool_name, target) for pool_name, pool in config.pools.items() for target in pool.targets]
+    files = [FileTargets(pool.targets_file) for pool in config.pools.values() if pool.targets_file is not None]
     settings = ScrapeSettings(
         interval_s=config.interval,
         deadline_s=config.scrape.deadline,

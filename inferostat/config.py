@@ -45,9 +45,7 @@ class ConfigError(Exception):
         self.source = source
         self.problems = problems
         count = f"{len(problems)} problem{'s' if len(problems) != 1 else ''}"
-        super().__init__(
-            "\n".join([f"{source}: {count} in the configuration", *(f"  {p}" for p in problems)])
-        )
+        super().__init__("\n".join([f"{source}: {count} in the configuration", *(f"  {p}" for p in problems)]))
 
 
 def _duration(value: object) -> object:
@@ -271,7 +269,5 @@ def load(path: Path) -> Config:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         found = error.strerror if isinstance(error, OSError) else str(error)
-        raise ConfigError(
-            str(path), [f"expected a readable file, found {found}; give another one with -c"]
-        ) from error
+        raise ConfigError(str(path), [f"expected a readable file, found {found}; give another one with -c"]) from error
     return parse(text, str(path), path.absolute().parent)

@@ -105,9 +105,7 @@ class FleetLink:
         if self._clients_url is not None:
             try:
                 stats = await self._get(f"{self._clients_url}/stats")
-                clients = {
-                    name: float(value) for name, value in stats.items() if isinstance(value, int | float)
-                }
+                clients = {name: float(value) for name, value in stats.items() if isinstance(value, int | float)}
             except (aiohttp.ClientError, TimeoutError, TypeError, ValueError):
                 clients = {}
         found = FleetInfo.from_admin(document, self._load_factor, clients)
@@ -124,9 +122,7 @@ class FleetLink:
         if order.g is not None:
             body["g"] = order.g
         await self._send("POST", f"{self._admin_url}/admin/faults", body)
-        self._ends = (
-            {} if order.kind == "recover" else {k: v for k, v in self._ends.items() if k != order.kind}
-        )
+        self._ends = {} if order.kind == "recover" else {k: v for k, v in self._ends.items() if k != order.kind}
         if order.duration_s is not None and order.kind != "recover":
             self._ends[order.kind] = time.time() + order.duration_s
             self._later(
@@ -188,6 +184,4 @@ class FleetLink:
                 answer = await response.json()
                 return answer if isinstance(answer, dict) else {}
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise ControlError(
-                f"expected an answer of the embedded fleet at {url}, found {error!r}", 502
-            ) from error
+            raise ControlError(f"expected an answer of the embedded fleet at {url}, found {error!r}", 502) from error

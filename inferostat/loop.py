@@ -14,19 +14,18 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from actuators.model import Action, Backend, Lever, LeverKey, LeverReading, Outcome, Status
-from actuators.values import canonical
 from analyzers.model import Analysis, Context, Finding, PoolSettings
 from analyzers.registry import analyze
 from collector.history import History
 from collector.model import Frame
-from inferostat.journal import Journal, JournalError, resolve
+from inferostat.journal import Journal, JournalError
 from inferostat.planner import Decision, Mode, Policy, decide
-from inferostat.planner.state import Episode, LeverMemory, PlannerState, Trial
+from inferostat.planner.state import PlannerState
+from inferostat.recovery import OpenActions, remembered, with_episode
 from inferostat.self_check import SelfCheck
 from inferostat.tracing import CycleTracer
 
 ENDPOINT_LEVERS = (Lever.WEIGHT, Lever.DRAIN, Lever.WAKE)
-LIMITS = (Lever.BREAKER, Lever.ADMISSION, Lever.RETRY_BUDGET)
 
 
 class Source(Protocol):
@@ -87,6 +86,7 @@ class Loop:
         self._analysis = Analysis(0.0)
         self._phases: dict[str, float] = {}
         self._self_check = SelfCheck()
+        self._open = OpenActions()
 
     def take_over(self, other: Loop) -> None:
         """Go on where another loop ends (a reload): its history, memory and last analysis."""
@@ -95,6 +95,7 @@ class Loop:
         self.number = other.number
         self._analysis = other._analysis
         self._self_check = other._self_check
+        self._open = other._open
 
     def advise_only(self) -> None:
         """Take all authority away: what would be done is said, nothing is moved."""
@@ -104,17 +105,12 @@ class Loop:
         """At start: settle what an earlier run left open against reality, and take up the levers it held.
 
         An unfinished action is never sent again: the lever is read, and the journal gets what is true. One
-        whose lever cannot be read stays open and is settled by a later start.
+        whose lever cannot be read stays open, and is settled by the first cycle that can read it.
         """
-        outcomes: list[Outcome] = []
-        for pending in self.journal.unfinished():
-            readings = await self._read((pending.action.key,))
-            outcome = resolve(pending.action, readings[0], now) if readings else None
-            if outcome is not None:
-                self.journal.finish(pending.action, outcome)
-                outcomes.append(outcome)
-        self.state = _remembered(self.journal, now)
-        return tuple(outcomes)
+        self._open = OpenActions(self.journal.unfinished())
+        settled = self._open.settle(self.journal, await self._read(self._open.keys), now)
+        self.state = remembered(self.journal, now)
+        return tuple(outcome for _, outcome in settled)
 
     async def run_cycle(self, now: float, paused: bool = False) -> CycleReport:
         """One pass. Never raises for a fault outside; a fault inside is reported and nothing is done."""
@@ -124,6 +120,7 @@ class Loop:
         with self.tracer.cycle(self.number) as span:
             frame, readings = await self._sense(now)
             self._self_check.check_journal(self.journal, now)
+            self._take_up(readings, now)
             try:
                 analysis, decision = self._think(frame, readings, paused, now)
             except Exception as error:  # a bug of ours must not stop the loop, nor move anything
@@ -145,6 +142,18 @@ class Loop:
             span.set_attribute("inferostat.findings", len(analysis.findings))
             span.set_attribute("inferostat.actions", len(decision.actions))
             return report
+
+    def _take_up(self, readings: Sequence[LeverReading], now: float) -> None:
+        """Settle what is still open before anything is decided: the next move would hide what came of it."""
+        if self._self_check.journal_error is not None:
+            return
+        try:
+            settled = self._open.settle(self.journal, readings, now)
+        except JournalError as error:
+            self._self_check.journal_failed(error)
+            return
+        for action, outcome in settled:
+            self.state = with_episode(self.state.after(action, outcome), action.key, now)
 
     async def _sense(self, now: float) -> tuple[Frame, tuple[LeverReading, ...]]:
         with self._phase("sense"):
@@ -238,7 +247,9 @@ class Loop:
         try:
             self.journal.finish(action, outcome)
         except JournalError as error:
-            # the action stays open in the journal and is settled against reality at the next start
+            # the action stays open in the journal and is settled against reality once that takes writes again
+            self._open.add(action, name)
+            self._self_check.journal_failed(error)
             return replace(outcome, detail=f"{outcome.detail}; outcome not written: {error}".lstrip("; "))
         return outcome
 
@@ -301,33 +312,6 @@ class Loop:
                 yield
             finally:
                 self._phases[name] = time.perf_counter() - started
-
-
-def _remembered(journal: Journal, now: float) -> PlannerState:
-    """The planner's memory as far as the journal keeps it: levers held, trials, quarantines, open episodes."""
-    trials = {record.action.key: record for record in journal.unverified()}
-    quarantined = journal.quarantined(now)
-    state = PlannerState()
-    held = journal.held()
-    for key in {*held, *trials, *quarantined}:
-        record = trials.get(key)
-        trial = None
-        if record is not None and record.outcome is not None:
-            trial = Trial(record.action, record.outcome.at)
-        state = state.with_memory(
-            key,
-            LeverMemory(
-                owned=key in held,
-                held=canonical(key.lever, held[key].value) if key in held else None,
-                moved_at=held[key].since if key in held else float("-inf"),
-                trial=trial,
-                quarantined_until=quarantined[key].until if key in quarantined else float("-inf"),
-            ),
-        )
-    for key in held:
-        if key.lever in LIMITS:
-            state = state.with_episode(key.pool, Episode(now, "taken up after a restart", now))
-    return state
 
 
 def _shed_shares(readings: Sequence[LeverReading]) -> dict[str, float]:

@@ -107,13 +107,8 @@ def _analysis(analysis: Analysis) -> Iterator[Metric]:
     )
     for slug, severity, scope in sorted({(f.slug, f.severity, str(f.scope)) for f in analysis.findings}):
         findings.add_metric((slug, severity.name.lower(), scope), 1.0)
-    measures = GaugeMetricFamily(
-        "inferostat_measure", "Every derived number that is known.", labels=("name", "scope")
-    )
-    pools = {
-        name: GaugeMetricFamily(metric, text, labels=("pool",))
-        for name, (metric, text) in POOL_METRICS.items()
-    }
+    measures = GaugeMetricFamily("inferostat_measure", "Every derived number that is known.", labels=("name", "scope"))
+    pools = {name: GaugeMetricFamily(metric, text, labels=("pool",)) for name, (metric, text) in POOL_METRICS.items()}
     for measure in {(m.name, m.scope): m for m in analysis.measures}.values():
         if (value := measure.known) is None:
             continue

@@ -36,9 +36,7 @@ def span_exporter(kind: str, endpoint: str | None = None) -> SpanExporter | None
     if kind == "console":
         return ConsoleSpanExporter()
     if kind != "otlp":
-        raise TracingError(
-            f"expected a trace exporter of {', '.join(EXPORTERS)}, found {kind!r}; name one of these"
-        )
+        raise TracingError(f"expected a trace exporter of {', '.join(EXPORTERS)}, found {kind!r}; name one of these")
     try:
         module = import_module(_OTLP_MODULE)
     except ModuleNotFoundError as error:
@@ -64,9 +62,7 @@ class CycleTracer:
     @contextmanager
     def cycle(self, number: int) -> Iterator[Span]:
         """The root span: a fresh context, so that every cycle is a trace of its own."""
-        with self._tracer.start_as_current_span(
-            "cycle", Context(), attributes={"inferostat.cycle": number}
-        ) as span:
+        with self._tracer.start_as_current_span("cycle", Context(), attributes={"inferostat.cycle": number}) as span:
             yield span
 
     @contextmanager

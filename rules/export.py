@@ -20,9 +20,7 @@ def export(directory: Path, as_kubernetes: bool = False, runbook: str = RUNBOOK)
     runbook_url points to, for whoever serves the documentation somewhere.
     """
     if directory.exists() and not directory.is_dir():
-        raise NotADirectoryError(
-            f"expected a directory to write to, found the file {directory}; name another"
-        )
+        raise NotADirectoryError(f"expected a directory to write to, found the file {directory}; name another")
     directory.mkdir(parents=True, exist_ok=True)
     written = []
     for name in RULE_FILES if as_kubernetes else (*RULE_FILES, INHIBITION_FILE):

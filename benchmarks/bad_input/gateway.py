@@ -69,6 +69,7 @@ async def failing(lab: Lab, manner: Manner, name: str) -> Row:
 async def restarted(lab: Lab) -> Row:
     """Envoy restarts while limits are in force at it: its runtime overrides do not outlive the process."""
     document = _without_proxy(lab)
+    await lab.gateway_up_for(3)
     async with lab.agent(document) as agent:
         begin_overload(lab)
         before = await agent.until(STORM, 12) + await agent.cycles(5)

@@ -124,6 +124,16 @@ class Lab:
             await asyncio.sleep(0.05)
         raise TimeoutError("expected Envoy to take up its endpoints within 10 s, found it did not; see its log")
 
+    async def gateway_up_for(self, seconds: int) -> None:
+        """Wait until Envoy says so; it counts in whole seconds, and a restart shows as a step back."""
+        async with asyncio.timeout(10.0 + seconds):
+            while True:
+                async with self.session.get(f"{self.gateway.admin_url}/server_info") as response:
+                    document = json.loads(await response.text())
+                if int(str(document["uptime_all_epochs"]).removesuffix("s")) >= seconds:
+                    return
+                await asyncio.sleep(0.1)
+
     async def second(self) -> None:
         """A second of traffic and work."""
         await asyncio.gather(*(self._ask() for _ in range(REQUESTS_A_CYCLE)))

@@ -179,9 +179,7 @@ def _product(name: str, document: Mapping[str, Any]) -> Product:
         known[signal_name] = _product_signal(catalog[signal_name], entry, optional_total)
     strangers = set(document["signals"]) - set(known)
     if strangers:
-        raise ValueError(
-            f"{name}.toml: expected signals of signals.toml, found {sorted(strangers)}; correct them"
-        )
+        raise ValueError(f"{name}.toml: expected signals of signals.toml, found {sorted(strangers)}; correct them")
     releases = tuple(
         Release(item["range"], _keys(item.get("has", ())), _keys(item.get("lacks", ())))
         for item in document.get("releases", ())

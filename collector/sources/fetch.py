@@ -54,13 +54,11 @@ async def fetch(session: aiohttp.ClientSession, target: Target, deadline_s: floa
         ) from None
     except aiohttp.ClientConnectorError as error:
         raise FetchError(
-            f"expected a connection to {target.address}, found {_reason(error.os_error)}; "
-            "check that the target runs"
+            f"expected a connection to {target.address}, found {_reason(error.os_error)}; check that the target runs"
         ) from None
     except (aiohttp.ClientError, OSError, ValueError) as error:
         raise FetchError(
-            f"expected an HTTP answer, found {type(error).__name__}: {error}; "
-            f"check what listens on {target.address}"
+            f"expected an HTTP answer, found {type(error).__name__}: {error}; check what listens on {target.address}"
         ) from None
 
 
@@ -72,9 +70,7 @@ async def _get(session: aiohttp.ClientSession, target: Target, max_bytes: int) -
             if response.status not in _REDIRECTS:
                 return await _read(response, max_bytes)
             url = _same_host(url, response.headers.get("Location", ""))
-    raise FetchError(
-        f"expected metrics, found more than {_MAX_REDIRECTS} redirects; give the URL they lead to"
-    )
+    raise FetchError(f"expected metrics, found more than {_MAX_REDIRECTS} redirects; give the URL they lead to")
 
 
 def _reason(error: OSError) -> str:

@@ -70,8 +70,7 @@ def _endpoint_parts(engines: Sequence[TargetRecord], gateways: Sequence[TargetRe
         source = [
             index
             for index, (address, labels) in enumerate(zip(seen.rows, seen.labels, strict=True))
-            if address in by_address
-            and (clusters is None or not clusters.isdisjoint(_split(labels, "cluster")))
+            if address in by_address and (clusters is None or not clusters.isdisjoint(_split(labels, "cluster")))
         ]
         parts.append(Part(seen, [by_address[seen.rows[index]] for index in source], source, record.read_at))
     return parts

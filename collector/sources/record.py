@@ -62,8 +62,7 @@ class TargetRecord:
         level = _LEVELS[self.target.role]
         if level not in reading.rows:
             return (
-                f"expected {_article(self.target.role)}'s metrics, found {reading.product}; "
-                "correct the target's role"
+                f"expected {_article(self.target.role)}'s metrics, found {reading.product}; correct the target's role"
             )
         before = self.reading
         if before is None or before.product != reading.product:

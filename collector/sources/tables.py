@@ -50,9 +50,7 @@ def _minimum_columns(columns: tuple[str, ...]) -> NDArray[np.bool_]:
     return np.array([signals()[name].aggregate is Aggregate.MIN for name in columns], dtype=np.bool_)
 
 
-def build_table(
-    level: Level, rows: Sequence[str], parts: Sequence[Part], at: float, freshness_s: float
-) -> Table:
+def build_table(level: Level, rows: Sequence[str], parts: Sequence[Part], at: float, freshness_s: float) -> Table:
     """A table of all the level's signals. Where two targets fill a cell, their values add up (or the lower
     one counts, where the catalog says so), and one unknown makes the cell unknown.
     """
@@ -91,9 +89,7 @@ def _by_columns(parts: Sequence[Part]) -> dict[tuple[str, ...], list[list[Part]]
     return layers
 
 
-def _merge(
-    table: Table, level: Level, columns: tuple[str, ...], layers: Sequence[Sequence[Part]], at: float
-) -> None:
+def _merge(table: Table, level: Level, columns: tuple[str, ...], layers: Sequence[Sequence[Part]], at: float) -> None:
     positions, minimum = _positions(level, columns), _minimum_columns(columns)
     for layer in layers:
         into = np.array([row for part in layer for row in part.into], dtype=np.intp)
@@ -109,9 +105,7 @@ def _merge(
         other = state == SignalState.NEVER_SEEN
         both = np.where(minimum, np.minimum(before, value), before + value)
         table.value[cells] = np.where(alone, value, np.where(other, before, both))
-        table.state[cells] = np.where(
-            alone, state, np.where(other, before_state, np.maximum(state, before_state))
-        )
+        table.state[cells] = np.where(alone, state, np.where(other, before_state, np.maximum(state, before_state)))
         table.age_s[cells] = np.where(alone, age, np.where(other, before_age, np.maximum(age, before_age)))
 
 

@@ -72,9 +72,7 @@ def target(
     if parts.scheme not in ("http", "https") or not parts.hostname or port is None:
         raise TargetError(f"expected http://host:port[/path] as a target, found {url!r}; correct it")
     if product is not None and product not in PRODUCTS:
-        raise TargetError(
-            f"expected one of {', '.join(PRODUCTS)} as a product, found {product!r}; correct it"
-        )
+        raise TargetError(f"expected one of {', '.join(PRODUCTS)} as a product, found {product!r}; correct it")
     path = parts.path if parts.path not in ("", "/") else _PATHS.get(role, "/metrics")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     address = f"{host}:{port}"
@@ -167,9 +165,7 @@ class FileTargets:
         return self._targets
 
     def _keep(self, why: str) -> None:
-        kept = (
-            f"{len(self._targets)} target{'' if len(self._targets) == 1 else 's'} of the last good one kept"
-        )
+        kept = f"{len(self._targets)} target{'' if len(self._targets) == 1 else 's'} of the last good one kept"
         self._warnings = (f"{self._path}: {why}; {kept}, correct the file",)
 
 

@@ -41,13 +41,9 @@ def _read_token(path: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise TokenError(f"expected a readable token file {path}, found {error}; fix or remove it") from error
     if mode:
-        raise TokenError(
-            f"expected {path} to be readable by its owner only, found mode {mode:03o}; chmod 600 it"
-        )
+        raise TokenError(f"expected {path} to be readable by its owner only, found mode {mode:03o}; chmod 600 it")
     if len(token) < 16:
-        raise TokenError(
-            f"expected 16 or more characters in {path}, found {len(token)}; remove it for a new one"
-        )
+        raise TokenError(f"expected 16 or more characters in {path}, found {len(token)}; remove it for a new one")
     return token
 
 

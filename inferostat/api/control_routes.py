@@ -74,9 +74,7 @@ def _guarded(services: Services, verb: Verb) -> Callable[[web.Request], Awaitabl
 
 def _fleet(services: Services) -> FleetControls:
     if services.fleet is None:
-        raise ControlError(
-            "expected the embedded fleet, found a real one; faults are only for the embedded", 404
-        )
+        raise ControlError("expected the embedded fleet, found a real one; faults are only for the embedded", 404)
     return services.fleet
 
 

@@ -67,15 +67,11 @@ def fault_order(body: Mapping[str, object]) -> FaultOrder:
     """From `{kind, targets, g, duration_s}` or `{"recover": true}`."""
     kind = "recover" if body.get("recover") is True else body.get("kind")
     if kind not in FAULT_KINDS:
-        raise BodyError(
-            f"expected kind to be one of {', '.join(FAULT_KINDS)}, found {kind!r}; name one of these"
-        )
+        raise BodyError(f"expected kind to be one of {', '.join(FAULT_KINDS)}, found {kind!r}; name one of these")
     g = _positive(body, "g", LARGEST_FACTOR)
     if kind == "slow" and g is None:
         raise BodyError("expected g (times slower) for kind slow, found none; send for example 1.7")
-    return FaultOrder(
-        str(kind), _names(body.get("targets", "all")), g, _positive(body, "duration_s", LONGEST_FAULT_S)
-    )
+    return FaultOrder(str(kind), _names(body.get("targets", "all")), g, _positive(body, "duration_s", LONGEST_FAULT_S))
 
 
 def load_order(body: Mapping[str, object]) -> LoadOrder:
@@ -89,9 +85,7 @@ def load_order(body: Mapping[str, object]) -> LoadOrder:
 def pause_reason(body: Mapping[str, object]) -> str:
     reason = body.get("reason", "")
     if not isinstance(reason, str) or len(reason) > 500:
-        raise BodyError(
-            "expected reason to be a text of at most 500 characters, found something else; shorten it"
-        )
+        raise BodyError("expected reason to be a text of at most 500 characters, found something else; shorten it")
     return reason
 
 
@@ -107,13 +101,6 @@ def _positive(body: Mapping[str, object], name: str, most: float) -> float | Non
     value = body.get(name)
     if value is None:
         return None
-    if (
-        isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and math.isfinite(value)
-        and 0 < value <= most
-    ):
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and 0 < value <= most:
         return float(value)
-    raise BodyError(
-        f"expected {name} to be a number above 0 and at most {most:g}, found {value!r}; correct it"
-    )
+    raise BodyError(f"expected {name} to be a number above 0 and at most {most:g}, found {value!r}; correct it")

@@ -41,9 +41,7 @@ def status(board: StatusBoard, now: float, since: float | None) -> Document:
         endpoints=[],
         findings=findings(board),
         decision=None,
-        decisions=[
-            nouns.decision_document(item) for item in list(board.decisions)[: -SHOWN_DECISIONS - 1 : -1]
-        ],
+        decisions=[nouns.decision_document(item) for item in list(board.decisions)[: -SHOWN_DECISIONS - 1 : -1]],
         actions=actions(board)[:SHOWN_ACTIONS],
         levers=[],
         fleet=None,

@@ -94,9 +94,7 @@ def _findings(before: CycleView | None, now: CycleView) -> Iterator[Event]:
         if key not in old:
             severity = finding.severity.name.lower()
             marked = finding.severity is Severity.CRITICAL
-            yield Event(
-                now.at, "finding", f"{finding.slug} on {finding.scope}", finding.summary, severity, marked
-            )
+            yield Event(now.at, "finding", f"{finding.slug} on {finding.scope}", finding.summary, severity, marked)
     for key, finding in old.items():
         if key not in new:
             yield Event(now.at, "cleared", f"{finding.slug} on {finding.scope} is over")
@@ -114,9 +112,7 @@ def _actions(now: CycleView, records: Sequence[ActionRecord]) -> Iterator[Event]
             yield Event(now.at, "outcome", f"{title}: {outcome.status}", outcome.detail, "warning")
         elif _is_news(action, records):
             advised = outcome is None or outcome.status is Status.ADVISED
-            yield Event(
-                now.at, "action", f"advised: {title}" if advised else title, action.reason, marked=not advised
-            )
+            yield Event(now.at, "action", f"advised: {title}" if advised else title, action.reason, marked=not advised)
     for verdict in now.decision.verdicts:
         severity = "warning" if verdict.state == "ineffective" else "info"
         yield Event(

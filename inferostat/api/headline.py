@@ -34,9 +34,7 @@ def headline(view: CycleView | None) -> Headline:
     limits = ", ".join(_limits(view.readings))
     detail = f"{served}. In force: {limits}." if limits else f"{served}. No limit is in force."
     if total == 0:
-        return Headline(
-            "unknown", "No endpoints", "No endpoints known", "Discovery has found nothing to watch."
-        )
+        return Headline("unknown", "No endpoints", "No endpoints known", "Discovery has found nothing to watch.")
     if serving == 0:
         return Headline("critical", "No endpoint can be read", "No endpoint can be read", detail)
     pressing = _pressing(view.analysis.findings)

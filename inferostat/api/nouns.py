@@ -34,8 +34,7 @@ def finding_document(finding: Finding) -> Document:
             for item in finding.evidence
         ],
         "advice": [
-            {"lever": item.lever, "optimisation": item.optimisation.value, "text": item.text}
-            for item in finding.advice
+            {"lever": item.lever, "optimisation": item.optimisation.value, "text": item.text} for item in finding.advice
         ],
     }
 
@@ -54,8 +53,7 @@ def _consideration(item: Consideration) -> Document:
         **_key(item.key),
         "result": item.result,
         "steps": [
-            {"name": step.name.value, "value": cells.number(step.value), "reason": step.reason}
-            for step in item.steps
+            {"name": step.name.value, "value": cells.number(step.value), "reason": step.reason} for step in item.steps
         ],
     }
 

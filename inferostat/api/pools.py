@@ -38,8 +38,7 @@ def pool_documents(view: CycleView) -> list[Document]:
             "name": pool,
             "endpoints": list(view.frame.topology.pools[pool].endpoints),
             "numbers": {
-                name: cells.measure(view.measure(name, ScopeKind.POOL, pool), unit)
-                for name, unit in NUMBERS.items()
+                name: cells.measure(view.measure(name, ScopeKind.POOL, pool), unit) for name, unit in NUMBERS.items()
             },
             "levers": [reading_document(reading) for reading in view.readings if _is_pools(reading, pool)],
             "slo": _slo(view.settings.get(pool)),

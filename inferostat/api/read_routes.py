@@ -92,9 +92,7 @@ class ReadRoutes:
         slug = request.match_info["slug"]
         section = self._services.runbook(slug) if SLUG.fullmatch(slug) else None
         if section is None:
-            raise ControlError(
-                f"expected the slug of a finding, found {slug!r}; see the list of findings", 404
-            )
+            raise ControlError(f"expected the slug of a finding, found {slug!r}; see the list of findings", 404)
         text = self._templates.get_template("runbook.html").render(slug=slug, section=section)
         return web.Response(text=text, content_type="text/html")
 

@@ -85,9 +85,7 @@ async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         response = error_response(str(error), error.status)
     except web.HTTPException as error:
         headers = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}
-        response = error_response(
-            f"{error.status} {error.reason}: {request.method} {request.path}", error.status
-        )
+        response = error_response(f"{error.status} {error.reason}: {request.method} {request.path}", error.status)
         response.headers.update(headers)
     for name, value in SECURITY_HEADERS.items():
         response.headers.setdefault(name, value)

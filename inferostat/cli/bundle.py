@@ -47,7 +47,5 @@ def _export(work: Callable[[Path, bool], object], directory: Path, form: str | N
     try:
         work(directory, form == "kubernetes")
     except OSError as error:
-        raise fail(
-            f"expected to write into {directory}, found {error.strerror}; give another folder"
-        ) from error
+        raise fail(f"expected to write into {directory}, found {error.strerror}; give another folder") from error
     told.print(f"written to {directory}")

@@ -54,9 +54,7 @@ def demo(
     seed: Annotated[int | None, typer.Option()] = None,
     load: Annotated[float | None, typer.Option(help="Offered load as a share of measured capacity.")] = None,
     duration: Annotated[float | None, typer.Option(help="Seconds, instead of the scenario's.")] = None,
-    no_act: Annotated[
-        bool, typer.Option("--no-act", help="The agent watches and says, and moves nothing.")
-    ] = False,
+    no_act: Annotated[bool, typer.Option("--no-act", help="The agent watches and says, and moves nothing.")] = False,
     act_after_fault: Annotated[
         float | None, typer.Option(help="Let the agent act only from SECONDS after the fault's end.")
     ] = None,
@@ -178,9 +176,7 @@ async def _conduct(play: Play, conductor: Conductor, watcher: Watcher) -> list[E
     if not play.act or acts_from > 0:
         await watcher.pause("demo: not yet" if play.act else "demo: --no-act")
     entries: list[Entry] = []
-    bar = Progress(
-        TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=told, transient=True
-    )
+    bar = Progress(TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=told, transient=True)
     with bar:
         task = bar.add_task("warm-up", total=play.duration_s)
 
@@ -201,9 +197,7 @@ async def _conduct(play: Play, conductor: Conductor, watcher: Watcher) -> list[E
             async for event in conductor.play(play.duration_s, with_faults=play.fault):
                 reason = " ".join(f"{k}={v}" for k, v in event.items() if k not in ("t", "kind"))
                 entries.append(
-                    Entry(
-                        event["t"], "fault", None, str(event.get("targets", "clients")), event["kind"], reason
-                    )
+                    Entry(event["t"], "fault", None, str(event.get("targets", "clients")), event["kind"], reason)
                 )
         finally:
             watching.cancel()

@@ -45,9 +45,7 @@ class FailOn(StrEnum):
 def diagnose(
     targets: Annotated[list[str], typer.Argument(help="Engines: http://host:port[/metrics].")],
     gpu: Annotated[list[str] | None, typer.Option(help="GPU exporter; may be given several times.")] = None,
-    gateway: Annotated[
-        list[str] | None, typer.Option(help="Gateway's metrics; may be given several times.")
-    ] = None,
+    gateway: Annotated[list[str] | None, typer.Option(help="Gateway's metrics; may be given several times.")] = None,
     samples: Annotated[int, typer.Option(min=2, help="How many scrapes.")] = 3,
     interval: Annotated[str, typer.Option(help="Between scrapes, such as 5s.")] = "5s",
     fail_on: Annotated[FailOn, typer.Option(help="Exit with 1 from this severity on.")] = FailOn.CRITICAL,

@@ -14,9 +14,7 @@ from inferostat.embedded import FleetSetup
 T = TypeVar("T")
 
 
-def setup(
-    running: Embedded, scenario: Scenario, port: int = 0, levers: frozenset[str] | None = None
-) -> FleetSetup:
+def setup(running: Embedded, scenario: Scenario, port: int = 0, levers: frozenset[str] | None = None) -> FleetSetup:
     """The configuration's view of a running fleet. A new replica may take twice its usual cold start."""
     gateway = running.fleet["gateway"]
     return FleetSetup(

@@ -65,9 +65,7 @@ def actions(
             _effect(record),
             action.reason,
         )
-    emit(
-        {"paused": paused is not None, "actions": [_document(record) for record in records]}, output, [shown]
-    )
+    emit({"paused": paused is not None, "actions": [_document(record) for record in records]}, output, [shown])
 
 
 def pause(

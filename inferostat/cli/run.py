@@ -41,9 +41,7 @@ def run(
         Path | None, typer.Option("--config", "-c", help="inferostat.yaml; without it, the embedded fleet.")
     ] = None,
     scenario: Annotated[str, typer.Option(help="Embedded fleet: what happens in it.")] = "steady",
-    url_file: Annotated[
-        Path | None, typer.Option(help="Write the page's address here once it answers.")
-    ] = None,
+    url_file: Annotated[Path | None, typer.Option(help="Write the page's address here once it answers.")] = None,
     port: Annotated[int, typer.Option(help="Embedded fleet: port of the page.")] = 9464,
 ) -> None:
     """Sense, analyze, decide, act, until told to stop. SIGHUP reloads the configuration."""

@@ -23,9 +23,7 @@ LARGEST_BODY_BYTES = 64 * 1024 * 1024
 
 def signals(
     targets: Annotated[list[str], typer.Argument(help="http://host:port[/metrics], or a file with a body.")],
-    product: Annotated[
-        str | None, typer.Option(help="vllm, dcgm or envoy, where the body does not tell.")
-    ] = None,
+    product: Annotated[str | None, typer.Option(help="vllm, dcgm or envoy, where the body does not tell.")] = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Every canonical signal of each target with its value, or the reason why it is unknown."""

@@ -42,9 +42,7 @@ class JournalReader:
     def open(cls, path: Path) -> JournalReader:
         """Open an existing journal read-only; raises JournalError when there is none or it is damaged."""
         if not path.exists():
-            raise JournalError(
-                f"journal {path}: expected a journal, found no file: start the agent or give its path"
-            )
+            raise JournalError(f"journal {path}: expected a journal, found no file: start the agent or give its path")
         with explained(path, "a readable journal"):
             return cls(path, connect(path, read_only=True))
 
@@ -64,15 +62,12 @@ class JournalReader:
         """The newest decisions, newest first."""
         rows = self._query("SELECT * FROM decisions ORDER BY id DESC LIMIT ?", (limit,))
         return tuple(
-            DecisionRecord(r["id"], r["at"], r["cycle"], r["summary"], json.loads(r["document"]))
-            for r in rows
+            DecisionRecord(r["id"], r["at"], r["cycle"], r["summary"], json.loads(r["document"])) for r in rows
         )
 
     def unfinished(self) -> tuple[Pending, ...]:
         """Actions without an outcome, oldest first: the agent ended before it was written."""
-        rows = self._query(
-            "SELECT * FROM actions WHERE id NOT IN (SELECT action_id FROM outcomes) ORDER BY seq"
-        )
+        rows = self._query("SELECT * FROM actions WHERE id NOT IN (SELECT action_id FROM outcomes) ORDER BY seq")
         return tuple(Pending(action_of(row), row["backend"]) for row in rows)
 
     def unverified(self) -> tuple[ActionRecord, ...]:

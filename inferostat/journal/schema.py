@@ -82,16 +82,13 @@ def lock_file(path: Path) -> int:
     """
     with explained(path, "to open its lock"):
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(
-            path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
-        )
+        descriptor = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(descriptor)
         raise JournalError(
-            f"journal {path}: expected to be its only agent, found another one running: "
-            "stop it or give another path"
+            f"journal {path}: expected to be its only agent, found another one running: stop it or give another path"
         ) from error
     return descriptor
 
@@ -125,9 +122,7 @@ def _check_identity(connection: sqlite3.Connection, path: Path) -> None:
     application = int(connection.execute("PRAGMA application_id").fetchone()[0])
     tables = int(connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0])
     if tables and application != APPLICATION_ID:
-        raise JournalError(
-            f"journal {path}: expected a journal, found a database of something else: give another path"
-        )
+        raise JournalError(f"journal {path}: expected a journal, found a database of something else: give another path")
     if version > VERSION:
         raise JournalError(
             f"journal {path}: expected version {VERSION} or older, found {version}: "

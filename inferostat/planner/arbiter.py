@@ -96,11 +96,7 @@ def _settle(
 
 def _outranked(proposal: Proposal, situation: Situation, state: PlannerState) -> str | None:
     """Safety over routing over scaling: why this proposal has to wait for a higher concern, if it has to."""
-    if (
-        proposal.precedence is Precedence.ROUTING
-        and not proposal.urgent
-        and routing.in_storm(situation, state)
-    ):
+    if proposal.precedence is Precedence.ROUTING and not proposal.urgent and routing.in_storm(situation, state):
         return "a storm is being handled: weights wait, except to take an endpoint out"
     lowering = proposal.value is not None and proposal.value < (
         situation.reading(proposal.key.lever, proposal.key.target).value or 0.0

@@ -65,8 +65,6 @@ def _other_writer(situation: Situation, reading: LeverReading, held: LeverValue,
         confidence=0.9,
         summary=f"{reading.key} was set by {who}: expected {held}, found {reading.value}; left alone",
         layer=Layer.CHANGE,
-        evidence=(
-            Evidence(str(reading.key), reading.value, held, "value differs from what we set and hold"),
-        ),
+        evidence=(Evidence(str(reading.key), reading.value, held, "value differs from what we set and hold"),),
         pool=situation.pool,
     )

@@ -123,7 +123,6 @@ class Policy:
 
 def _advising(pool: PoolPolicy) -> PoolPolicy:
     levers = {
-        lever: replace(item, mode=Mode.ADVISE) if item.mode is Mode.ACT else item
-        for lever, item in pool.levers.items()
+        lever: replace(item, mode=Mode.ADVISE) if item.mode is Mode.ACT else item for lever, item in pool.levers.items()
     }
     return replace(pool, mode=Mode.ADVISE if pool.mode is Mode.ACT else pool.mode, levers=levers)

@@ -33,9 +33,7 @@ def propose(situation: Situation, state: PlannerState) -> tuple[list[Proposal], 
     for endpoint in situation.endpoints:
         weight = weights.get(endpoint.address)
         gone = _sure(situation.finding(*OUT, endpoint=endpoint.name), situation.policy.routing.sure_enough)
-        slow = _sure(
-            situation.finding(*SLOW, endpoint=endpoint.name), situation.policy.routing.outlier_sure_enough
-        )
+        slow = _sure(situation.finding(*SLOW, endpoint=endpoint.name), situation.policy.routing.outlier_sure_enough)
         if gone or slow or situation.finding(*DISTRUSTED, endpoint=endpoint.name):
             adverse[endpoint.address] = situation.now
         if weight is None:
@@ -63,14 +61,9 @@ def in_storm(situation: Situation, state: PlannerState) -> bool:
 
 
 def _weights(situation: Situation) -> dict[str, float]:
-    readings = {
-        endpoint.address: situation.reading(Lever.WEIGHT, endpoint.address)
-        for endpoint in situation.endpoints
-    }
+    readings = {endpoint.address: situation.reading(Lever.WEIGHT, endpoint.address) for endpoint in situation.endpoints}
     return {
-        address: reading.value
-        for address, reading in readings.items()
-        if reading.known and reading.value is not None
+        address: reading.value for address, reading in readings.items() if reading.known and reading.value is not None
     }
 
 

@@ -51,10 +51,8 @@ def _by_load(situation: Situation, current: float) -> list[Want | None]:
     """Offered (not admitted) load over learnt capacity, and in-flight requests over the user's target."""
     scaling = situation.policy.scaling
     wants: list[Want | None] = []
-    offered, capacity = situation.measure("offered_rate"), situation.measure("capacity_mu")
-    serving = situation.measure("serving_endpoints")
-    if offered is not None and capacity and serving:
-        per_replica = capacity / serving
+    offered, per_replica = situation.measure("offered_rate"), situation.measure("capacity_per_endpoint")
+    if offered is not None and per_replica:
         ratio = offered / (per_replica * scaling.utilisation * current)
         wants.append(
             _tolerated(
@@ -175,10 +173,9 @@ def _why_not_down(situation: Situation, reading: LeverReading, step: float) -> s
     waiting = situation.measure("engine_waiting")
     if waiting is None or waiting > 0:
         return "requests are waiting, or it is not known whether"
-    offered, capacity = situation.measure("offered_rate"), situation.measure("capacity_mu")
-    serving = situation.measure("serving_endpoints")
-    if offered is not None and capacity and serving:
-        after = capacity / serving * step * situation.policy.scaling.down_margin
+    offered, per_replica = situation.measure("offered_rate"), situation.measure("capacity_per_endpoint")
+    if offered is not None and per_replica:
+        after = per_replica * step * situation.policy.scaling.down_margin
         if offered > after:
             return "the load would not fit with a margin"
     return None

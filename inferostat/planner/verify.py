@@ -31,14 +31,10 @@ def review(
         elif situation.now < expect.deadline:
             continue
         elif value is None and not trial.extended:
-            verdicts.append(
-                Verdict(trial.action.id, "inconclusive", f"{expect.measure} is unknown: wait once more")
-            )
+            verdicts.append(Verdict(trial.action.id, "inconclusive", f"{expect.measure} is unknown: wait once more"))
             state = state.with_memory(key, replace(memory, trial=_extended(trial, situation.now)))
         elif value is None:
-            verdicts.append(
-                Verdict(trial.action.id, "inconclusive", f"{expect.measure} stayed unknown: left as it is")
-            )
+            verdicts.append(Verdict(trial.action.id, "inconclusive", f"{expect.measure} stayed unknown: left as it is"))
             state = state.with_memory(key, replace(memory, trial=None))
         else:
             verdicts.append(Verdict(trial.action.id, "ineffective", _says(expect, value)))

@@ -100,9 +100,7 @@ async def test_scale_is_conditional_and_read_back(fleet: FakeFleet, backend: Emb
     assert again.status is Status.APPLIED and fleet.carried_out == ["s1"]
 
 
-async def test_scale_conflicts_when_another_writer_was_there(
-    fleet: FakeFleet, backend: EmbeddedBackend
-) -> None:
+async def test_scale_conflicts_when_another_writer_was_there(fleet: FakeFleet, backend: EmbeddedBackend) -> None:
     outcome = await _scale(backend, 3.0, 5.0)
     assert (outcome.status, outcome.readback) == (Status.CONFLICT, 4.0)
     fleet.moved_by_another = 7  # between our look and our write: the fleet's own check finds it

@@ -92,9 +92,7 @@ async def test_weight_shifts_traffic_and_zero_takes_out(edge: Edge, backend: Env
     assert refused.status is Status.FAILED and "the last one stays in" in refused.detail
     assert await edge.statuses(5) == [200] * 5
 
-    assert (
-        await backend.apply(action(Lever.WEIGHT, first, 0.0, 100.0, "a4"), 104.0)
-    ).status is Status.APPLIED
+    assert (await backend.apply(action(Lever.WEIGHT, first, 0.0, 100.0, "a4"), 104.0)).status is Status.APPLIED
     assert (await one(backend, Lever.WEIGHT, first)).value == 100.0
     document = json.loads(edge.gateway.endpoints.path.read_text())
     entries = document["resources"][0]["endpoints"][0]["lb_endpoints"]
@@ -133,9 +131,7 @@ async def test_the_same_action_twice_is_carried_out_once(edge: Edge, backend: En
     assert first.status is second.status is Status.APPLIED
 
 
-async def test_restarted_envoy_has_forgotten_and_the_reading_says_so(
-    edge: Edge, backend: EnvoyBackend
-) -> None:
+async def test_restarted_envoy_has_forgotten_and_the_reading_says_so(edge: Edge, backend: EnvoyBackend) -> None:
     await _both_serve(edge, backend)
     await backend.apply(action(Lever.BREAKER, POOL, None, 40.0), 101.0)
     await backend.apply(action(Lever.WEIGHT, edge.addresses[0], 100.0, 20.0, "a2"), 101.0)

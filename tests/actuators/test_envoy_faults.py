@@ -59,9 +59,7 @@ async def test_failing_admin_writes_nothing(
     before = eds_path.read_bytes()
     limit = await backend.apply(action(Lever.BREAKER, POOL, None, 10.0), 101.0)
     weight = await backend.apply(action(Lever.WEIGHT, "10.0.0.1:80", 100.0, 10.0), 101.0)
-    readings = await backend.read(
-        (LeverKey(Lever.BREAKER, POOL, POOL), LeverKey(Lever.WEIGHT, POOL, "10.0.0.1:80"))
-    )
+    readings = await backend.read((LeverKey(Lever.BREAKER, POOL, POOL), LeverKey(Lever.WEIGHT, POOL, "10.0.0.1:80")))
     await backend.close()
     assert limit.status is weight.status is Status.FAILED
     assert "expected" in limit.detail and "found" in limit.detail

@@ -30,9 +30,7 @@ def test_canonical_is_a_fixed_point_and_means_the_same(lever: Lever, value: floa
         (Lever.SCALE, None, 0.0, False),
     ],
 )
-def test_off_and_zero_are_told_apart(
-    lever: Lever, left: float | None, right: float | None, expected: bool
-) -> None:
+def test_off_and_zero_are_told_apart(lever: Lever, left: float | None, right: float | None, expected: bool) -> None:
     assert same(lever, left, right) is expected
 
 

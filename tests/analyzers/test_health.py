@@ -6,7 +6,7 @@ import pytest
 
 from analyzers.model import Analysis
 from collector.model import Frame, SignalState
-from tests.analyzers.frames import Loop, frame, slugs, target
+from tests.analyzers.frames import Loop, frame, slugs, target, topology
 
 REFUSED = "expected a metrics body, found connection refused"
 
@@ -108,3 +108,25 @@ def test_target_that_refuses_and_was_never_up_is_not_called_down() -> None:
         frame(t, {"e": {}}, targets=(target("e", up=False, error=REFUSED, scraped_at=None),)) for t in range(1, 6)
     ]
     assert not run(frames)[-1].find("engine-down")
+
+
+def test_a_replica_that_joins_and_has_not_answered_yet_is_a_cold_start() -> None:
+    loop = Loop()
+    for at in range(20):
+        loop.tick(frame(float(at), {"a": {"requests_running": 1.0}}, targets=(target("a"),)))
+    joined = (target("a"), target("b", up=False, error="connection refused", failing_since=20.0, scraped_at=None))
+    where = topology(("a", "b"))
+    for at in range(20, 40):
+        analysis = loop.tick(frame(float(at), {"a": {"requests_running": 1.0}, "b": {}}, where=where, targets=joined))
+    assert "cold-start" in slugs(analysis)
+    assert not {"target-unreachable", "engine-down", "telemetry-outage"} & slugs(analysis)
+
+
+def test_a_target_that_never_answered_since_our_start_is_unreachable() -> None:
+    loop = Loop()
+    never = (target("a"), target("b", up=False, error="connection refused", failing_since=0.0, scraped_at=None))
+    where = topology(("a", "b"))
+    for at in range(20):
+        analysis = loop.tick(frame(float(at), {"a": {"requests_running": 1.0}, "b": {}}, where=where, targets=never))
+    assert "target-unreachable" in slugs(analysis)
+    assert "cold-start" not in slugs(analysis)

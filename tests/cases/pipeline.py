@@ -28,8 +28,7 @@ class Pipeline:
         self.state = PlannerState()
         self.actions: list[Action] = []
         self.values: dict[LeverKey, LeverValue] = {
-            LeverKey(lever, POOL, POOL): None
-            for lever in (Lever.BREAKER, Lever.ADMISSION, Lever.RETRY_BUDGET)
+            LeverKey(lever, POOL, POOL): None for lever in (Lever.BREAKER, Lever.ADMISSION, Lever.RETRY_BUDGET)
         }
         for address in self.addresses:
             self.values[LeverKey(Lever.WEIGHT, POOL, address)] = 100.0

@@ -30,8 +30,7 @@ def table(rows: Mapping[str, Mapping[str, Value]], ages: Mapping[str, float] | N
         for name in histograms
     }
     states = {
-        name: np.array([_state(cells.get(name)) for cells in rows.values()], dtype=np.uint8)
-        for name in histograms
+        name: np.array([_state(cells.get(name)) for cells in rows.values()], dtype=np.uint8) for name in histograms
     }
     return Table(built.rows, built.columns, built.value, built.state, built.age_s, values, states)
 

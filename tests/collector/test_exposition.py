@@ -309,9 +309,7 @@ def stamp_of(timestamp: object) -> str:
 
 
 def same_exposition(a: Exposition, b: Exposition) -> bool:
-    stamps = [
-        np.nan_to_num(e.timestamps, nan=-1.0).tolist() if e.timestamps is not None else None for e in (a, b)
-    ]
+    stamps = [np.nan_to_num(e.timestamps, nan=-1.0).tolist() if e.timestamps is not None else None for e in (a, b)]
     return a.layout == b.layout and as_table(a) == as_table(b) and stamps[0] == stamps[1]
 
 

@@ -25,9 +25,7 @@ unknown = st.sampled_from([s for s in SignalState if not s.usable])
 
 @unhurried
 @given(increments, windows, st.floats(0.5, 20.0))
-def test_a_counter_that_only_grows_has_its_true_mean_rate(
-    steps: list[float], window_s: float, step_s: float
-) -> None:
+def test_a_counter_that_only_grows_has_its_true_mean_rate(steps: list[float], window_s: float, step_s: float) -> None:
     history = History()
     totals = list(accumulate(steps))
     for i, total in enumerate(totals):

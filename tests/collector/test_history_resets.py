@@ -18,9 +18,7 @@ CASES = Path(__file__).parents[2].parent / "shared" / "cases"
 Rows = list[tuple[float, dict[str, Value]]]
 
 
-def rate(
-    history: History, window_s: float = 60.0, signal: str = TOKENS, level: Level = Level.ENDPOINT
-) -> Cell:
+def rate(history: History, window_s: float = 60.0, signal: str = TOKENS, level: Level = Level.ENDPOINT) -> Cell:
     return history.rate(level, signal, window_s).cell("e0")
 
 

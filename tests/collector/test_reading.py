@@ -127,8 +127,7 @@ def test_columns_do_not_depend_on_the_body() -> None:
 def test_sleep_state(active: str | None, expected: float | None) -> None:
     names = ("awake", "weights_offloaded", "discard_all")
     body = "".join(
-        f'vllm:engine_sleep_state{{model_name="m",sleep_state="{name}"}} {int(name == active)}\n'
-        for name in names
+        f'vllm:engine_sleep_state{{model_name="m",sleep_state="{name}"}} {int(name == active)}\n' for name in names
     )
     reading = read(body)
     assert value(reading, "sleep_state") == expected
@@ -151,9 +150,7 @@ def test_the_newer_name_wins_and_a_difference_is_told() -> None:
 
 
 def test_counters_that_lost_their_suffix_are_still_counters() -> None:
-    reading = read(
-        'ray_vllm_generation_tokens{model_name="m"} 5\nray_vllm_num_preemptions_total{model_name="m"} 2\n'
-    )
+    reading = read('ray_vllm_generation_tokens{model_name="m"} 5\nray_vllm_num_preemptions_total{model_name="m"} 2\n')
     assert (value(reading, "generation_tokens"), value(reading, "preemptions")) == (5, 2)
 
 
@@ -185,9 +182,7 @@ def test_a_look_alike_without_model_names_is_told() -> None:
         (('le="1",model_name="m"', 'le="one",model_name="m"'), SignalState.INVALID, "not a number"),
     ],
 )  # fmt: skip
-def test_histograms_that_contradict_themselves(
-    change: tuple[str, str], expected: SignalState, why: str
-) -> None:
+def test_histograms_that_contradict_themselves(change: tuple[str, str], expected: SignalState, why: str) -> None:
     reading = read(RANKS.replace(*change, 1))
     assert state(reading, "ttft") is expected
     assert why in str(reading.signals["ttft"].reason)

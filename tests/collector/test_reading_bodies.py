@@ -18,11 +18,7 @@ OURS = sorted([*FIXTURES.glob("live/vllm-*.prom"), *FIXTURES.glob("*.prom")])
 RECORDED = sorted(
     [
         *SHARED.glob("live/vllm-*.prom"),
-        *(
-            path
-            for name in ("vllm", "ray-vllm", "dcgm", "envoy")
-            for path in SHARED.glob(f"scrapes/{name}*.prom")
-        ),
+        *(path for name in ("vllm", "ray-vllm", "dcgm", "envoy") for path in SHARED.glob(f"scrapes/{name}*.prom")),
         *SHARED.glob("scrapes/generated/vllm-*.prom"),
     ]
 )

@@ -39,11 +39,7 @@ def test_c02_per_token_and_per_request_are_two_signals() -> None:
 
 
 def test_c02_the_old_name_is_per_token() -> None:
-    body = (
-        (CASES / "C02.prom")
-        .read_text()
-        .replace("inter_token_latency_seconds", "time_per_output_token_seconds")
-    )
+    body = (CASES / "C02.prom").read_text().replace("inter_token_latency_seconds", "time_per_output_token_seconds")
     reading = TargetReader().read(body.encode())
     assert histogram(reading, "itl").count == 1200
     assert histogram(reading, "tpot").count == 60

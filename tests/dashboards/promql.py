@@ -15,9 +15,7 @@ def metrics(expr: str) -> set[str]:
     """Names of the series selected."""
     bare = _GROUPING.sub(" ", re.sub(r"\{[^{}]*\}", " ", _STRING.sub('""', expr)))
     bare = re.sub(r"\boffset\s+\w+", " ", _RANGE.sub(" ", bare))
-    return {
-        name for name, call in _NAME.findall(bare) if not call and name.lower() not in _WORDS
-    } - _aggregations(bare)
+    return {name for name, call in _NAME.findall(bare) if not call and name.lower() not in _WORDS} - _aggregations(bare)
 
 
 def _aggregations(bare: str) -> set[str]:
@@ -37,9 +35,7 @@ def ranges(expr: str) -> list[str]:
 
 def counted_outside_rate(expr: str, counters: set[str]) -> set[str]:
     """Counters that are read as if they were gauges."""
-    inside = re.sub(
-        r"\b(?:rate|irate|increase|resets)\(\s*[a-zA-Z_:][\w:]*(?:\{[^{}]*\})?\[[^\]]*\]\s*\)", " ", expr
-    )
+    inside = re.sub(r"\b(?:rate|irate|increase|resets)\(\s*[a-zA-Z_:][\w:]*(?:\{[^{}]*\})?\[[^\]]*\]\s*\)", " ", expr)
     return metrics(inside) & counters
 
 

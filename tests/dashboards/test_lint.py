@@ -36,9 +36,7 @@ def expressions(board: Json) -> list[str]:
 
 
 PANELS = [
-    pytest.param(name, panel, id=f"{name}-{panel['id']}")
-    for name, board in BOARDS.items()
-    for panel in panels(board)
+    pytest.param(name, panel, id=f"{name}-{panel['id']}") for name, board in BOARDS.items() for panel in panels(board)
 ]
 EXPRESSIONS = sorted({(name, expr) for name, board in BOARDS.items() for expr in expressions(board)})
 

@@ -55,9 +55,7 @@ FAULT_FROM, FAULT_TO = 60, 105
 class Incident:
     """`cycle(n)` values are a function of n alone; `history` grows as the cycles are taken in order."""
 
-    def __init__(
-        self, start: float = START, names: tuple[str, ...] = ("engine-0", "engine-1", "engine-2", "engine-3")
-    ):
+    def __init__(self, start: float = START, names: tuple[str, ...] = ("engine-0", "engine-1", "engine-2", "engine-3")):
         self.start = start
         self.names = names
         self.history = History()
@@ -122,14 +120,10 @@ class Incident:
                 SignalState.STALE,
                 n - FAULT_FROM - 10.0,
             )
-        known = np.where(table.state[:, 0] == SignalState.KNOWN, SignalState.KNOWN, SignalState.STALE).astype(
-            np.uint8
-        )
+        known = np.where(table.state[:, 0] == SignalState.KNOWN, SignalState.KNOWN, SignalState.STALE).astype(np.uint8)
         tokens = 600.0 * (n + 1)
         itl = [Histogram(ITL_BOUNDS, np.full(ITL_BOUNDS.size, tokens), tokens * 0.024) for _ in names]
-        histograms = [
-            Histogram(BOUNDS, self._ttft[name].copy(), float(self._ttft[name][-1])) for name in names
-        ]
+        histograms = [Histogram(BOUNDS, self._ttft[name].copy(), float(self._ttft[name][-1])) for name in names]
         endpoints = Table(
             table.rows,
             table.columns,
@@ -165,9 +159,7 @@ class Incident:
             for name in self.names
         }
         devices = {f"GPU-{i}": Device(f"GPU-{i}", name, POOL) for i, name in enumerate(self.names)}
-        return Topology(
-            {POOL: Pool(POOL, self.names)}, endpoints, devices, {"llm": Route("llm", "envoy", POOL)}
-        )
+        return Topology({POOL: Pool(POOL, self.names)}, endpoints, devices, {"llm": Route("llm", "envoy", POOL)})
 
     def _targets(self, n: int, at: float) -> tuple[TargetStatus, ...]:
         lost = n >= FAULT_FROM + 20
@@ -185,9 +177,7 @@ class Incident:
             )
             for name in self.names
         ]
-        gateway = TargetStatus(
-            "envoy", TargetRole.GATEWAY, "http://127.0.0.1:9901/stats", True, scraped_at=at - 0.1
-        )
+        gateway = TargetStatus("envoy", TargetRole.GATEWAY, "http://127.0.0.1:9901/stats", True, scraped_at=at - 0.1)
         return (*engines, gateway)
 
     def _measures(self, n: int) -> tuple[Measure, ...]:
@@ -248,17 +238,13 @@ class Incident:
                     "retries feed the queue: 1.8 attempts a request, wait 5.1 s of a patience of 10 s",
                     Layer.CLIENT,
                     (
-                        Evidence(
-                            "queue_wait_s", 5.1, 5.0, "half of the clients' patience is spent queueing", "s"
-                        ),
+                        Evidence("queue_wait_s", 5.1, 5.0, "half of the clients' patience is spent queueing", "s"),
                         Evidence("amplification", 1.8, 1.2, "attempts for one first attempt", "ratio"),
                         Evidence("time_to_timeout_s", None, 100.0, "the queue's growth is not known", "s"),
                     ),
                     (
                         Advice("retry_budget", Optimisation.AVOID, "Cut client retries at the gateway"),
-                        Advice(
-                            "breaker", Optimisation.DELAY, "Limit requests in flight to what finishes in time"
-                        ),
+                        Advice("breaker", Optimisation.DELAY, "Limit requests in flight to what finishes in time"),
                     ),
                     POOL,
                 )
@@ -285,8 +271,7 @@ class Incident:
 
         held = self.limit(n) is not None
         weights = [
-            LeverReading(LeverKey(Lever.WEIGHT, POOL, self.address(name)), True, 100.0)
-            for name in self.names[:-1]
+            LeverReading(LeverKey(Lever.WEIGHT, POOL, self.address(name)), True, 100.0) for name in self.names[:-1]
         ]
         lost = LeverReading(
             LeverKey(Lever.WEIGHT, POOL, self.address(self.names[-1])),
@@ -302,9 +287,7 @@ class Incident:
             *([lost] if n >= FAULT_FROM + 20 else []),
         )
 
-    def _decision(
-        self, n: int, at: float, findings: tuple[Finding, ...]
-    ) -> tuple[Decision, tuple[Outcome, ...]]:
+    def _decision(self, n: int, at: float, findings: tuple[Finding, ...]) -> tuple[Decision, tuple[Outcome, ...]]:
         actions: list[Action] = []
         considered: list[Consideration] = []
         before, after = self.limit(n - 1), self.limit(n)
@@ -338,11 +321,7 @@ class Incident:
                     "held at 4 replicas",
                 )
             )
-        verdicts = (
-            (Verdict(f"a{FAULT_FROM + 8}", "verified", "queue_wait_s fell to 2.4 s"),)
-            if n == FAULT_TO
-            else ()
-        )
+        verdicts = (Verdict(f"a{FAULT_FROM + 8}", "verified", "queue_wait_s fell to 2.4 s"),) if n == FAULT_TO else ()
         decision = Decision(
             at,
             tuple(actions),
@@ -374,6 +353,4 @@ class Incident:
         if n > FAULT_FROM + 30:
             replicas.append(ReplicaInfo("engine-4", "127.0.0.1:9099", "warming", at - 4, 1.0, "b1"))
         fault = FaultInfo("slow", self.names, 1.7, self.start + FAULT_TO)
-        return FleetInfo(
-            tuple(replicas), len(self.names), len(self.names), 8, 0.004, (fault,) if active else (), 1.0
-        )
+        return FleetInfo(tuple(replicas), len(self.names), len(self.names), 8, 0.004, (fault,) if active else (), 1.0)

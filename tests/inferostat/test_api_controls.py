@@ -210,9 +210,7 @@ def test_checks_of_headers() -> None:
     assert not bearer_matches("Bearer äöü", "abc")
     assert is_loopback("127.0.0.1") and is_loopback("::1") and is_loopback("localhost")
     assert not is_loopback("0.0.0.0") and not is_loopback("fleet.example")
-    assert host_allowed("[::1]:80", True, frozenset()) and host_allowed(
-        "tunnel:80", True, frozenset({"tunnel"})
-    )
+    assert host_allowed("[::1]:80", True, frozenset()) and host_allowed("tunnel:80", True, frozenset({"tunnel"}))
     assert not host_allowed("[", True, frozenset()) and not host_allowed(None, True, frozenset())
     assert same_origin({}, "a:1") and same_origin({"Origin": "https://a:1"}, "a:1")
     assert not same_origin({"Origin": ""}, "") and not same_origin({"Origin": "http://a:2"}, "a:1")

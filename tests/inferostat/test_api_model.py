@@ -189,9 +189,7 @@ def test_fleet_document_of_the_admin_api() -> None:
             "target": 5,
             "ready": 4,
             "max_replicas": 8,
-            "replicas": [
-                {"name": "engine-0", "address": "127.0.0.1:1", "state": "warming", "since": 3, "g": 1.7}
-            ],
+            "replicas": [{"name": "engine-0", "address": "127.0.0.1:1", "state": "warming", "since": 3, "g": 1.7}],
             "faults": [
                 {"kind": "slow", "target": "engine-0", "g": 1.7, "g_decode": 1.0, "g_prefill": 1.0},
                 {"kind": "slow", "target": "engine-1", "g": 1.7, "g_decode": 1.0, "g_prefill": 1.0},

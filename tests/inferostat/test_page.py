@@ -328,8 +328,6 @@ def test_pools_can_be_chosen(browser: webdriver.Chrome) -> None:
         buttons = browser.find_elements(By.CSS_SELECTOR, "#pools button")
         assert [button.text for button in buttons] == [POOL, "batch"]
         buttons[1].click()
-        eventually(
-            lambda: [row.find_element(By.CSS_SELECTOR, ".name").text for row in rows(browser)] == ["engine-0"]
-        )
+        eventually(lambda: [row.find_element(By.CSS_SELECTOR, ".name").text for row in rows(browser)] == ["engine-0"])
         assert buttons[1].get_attribute("aria-pressed") == "true"
         assert text(browser, "#number-vulnerability .number-value") == "unknown"

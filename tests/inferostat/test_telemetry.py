@@ -91,14 +91,10 @@ def test_series_of_a_vanished_endpoint_disappear() -> None:
     assert before["inferostat_target_up"][(("role", "engine"), ("target", "engine-3"))] == 0
     assert any(("scope", "endpoint/engine-3") in labels for labels in before["inferostat_finding_active"])
     empty = Table.empty((), ())
-    own.cycle_done(
-        "ok", CycleFacts(START + 200, Frame(START + 200, empty, empty, empty, Topology()), Analysis(START))
-    )
+    own.cycle_done("ok", CycleFacts(START + 200, Frame(START + 200, empty, empty, empty, Topology()), Analysis(START)))
     after = samples(own.registry)
     assert [
-        name
-        for name, series in after.items()
-        if any("engine-3" in value for labels in series for _, value in labels)
+        name for name, series in after.items() if any("engine-3" in value for labels in series for _, value in labels)
     ] == []
     assert "inferostat_target_up" not in after
 
@@ -108,9 +104,7 @@ def test_a_lever_without_a_limit_has_no_series() -> None:
     own.cycle_done("ok", facts(Incident().cycle(0)))
     levers = samples(own.registry)["inferostat_lever_value"]
     assert {dict(labels)["lever"] for labels in levers} == {"scale", "weight"}
-    assert (
-        samples(stormy().registry)["inferostat_lever_value"][(("lever", "breaker"), ("target", POOL))] == 48
-    )
+    assert samples(stormy().registry)["inferostat_lever_value"][(("lever", "breaker"), ("target", POOL))] == 48
 
 
 def test_findings_count_onsets_not_cycles() -> None:

@@ -53,9 +53,7 @@ def test_the_process_wide_provider_is_left_alone() -> None:
 def test_exporters_by_name() -> None:
     assert span_exporter("none") is None
     assert isinstance(span_exporter("console"), ConsoleSpanExporter)
-    with pytest.raises(
-        TracingError, match="expected a trace exporter of none, console, otlp, found 'zipkin'"
-    ):
+    with pytest.raises(TracingError, match="expected a trace exporter of none, console, otlp, found 'zipkin'"):
         span_exporter("zipkin")
 
 

@@ -56,9 +56,7 @@ def test_promtool_accepts_exported_rules(tmp_path: Path) -> None:
 def alertmanager_config(folder: Path) -> Path:
     inhibition = yaml.safe_load((FOLDER / INHIBITION_FILE).read_text(encoding="utf-8"))
     config = folder / "alertmanager.yaml"
-    config.write_text(
-        yaml.safe_dump({"route": {"receiver": "none"}, "receivers": [{"name": "none"}], **inhibition})
-    )
+    config.write_text(yaml.safe_dump({"route": {"receiver": "none"}, "receivers": [{"name": "none"}], **inhibition}))
     return config
 
 
@@ -130,9 +128,7 @@ def test_causes_silence_symptoms(alertmanager: str, tmp_path: Path) -> None:
         {"alertname": "LLMGPUXid", "severity": "warning", "job": "g", "UUID": "GPU-2"},
     ]
     body = json.dumps([{"labels": labels} for labels in sent]).encode()
-    request = Request(
-        f"{alertmanager}/api/v2/alerts", data=body, headers={"content-type": "application/json"}
-    )
+    request = Request(f"{alertmanager}/api/v2/alerts", data=body, headers={"content-type": "application/json"})
     with urlopen(request, timeout=5) as answer:
         assert answer.status == 200
 
@@ -142,8 +138,7 @@ def test_causes_silence_symptoms(alertmanager: str, tmp_path: Path) -> None:
         return found if settled else []
 
     states = {
-        frozenset(alert["labels"].items()): alert["status"]["state"]
-        for alert in until(alerts, tmp_path / "log", 30)
+        frozenset(alert["labels"].items()): alert["status"]["state"] for alert in until(alerts, tmp_path / "log", 30)
     }
     silenced = [labels for labels in sent if states[frozenset(labels.items())] == "suppressed"]
     assert silenced == [sent[1], sent[5], sent[8]]

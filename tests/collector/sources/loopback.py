@@ -70,7 +70,5 @@ def counted(body: bytes, tokens: float, started: float | None = None) -> bytes:
     """The body with another total of generated tokens, and another process start."""
     changed = re.sub(rb"(?m)^(vllm:generation_tokens_total\S*) .*$", rb"\1 %f" % tokens, body)
     if started is not None:
-        changed = re.sub(
-            rb"(?m)^process_start_time_seconds .*$", b"process_start_time_seconds %f" % started, changed
-        )
+        changed = re.sub(rb"(?m)^process_start_time_seconds .*$", b"process_start_time_seconds %f" % started, changed)
     return changed

@@ -25,9 +25,7 @@ DEADLINE_S = 0.4
 async def source_of(
     *targets: Target, clock: Clock | None = None, max_body_bytes: int = 1 << 20
 ) -> AsyncIterator[ScrapeSource]:
-    settings = ScrapeSettings(
-        interval_s=5.0, deadline_s=DEADLINE_S, jitter=0.0, max_body_bytes=max_body_bytes
-    )
+    settings = ScrapeSettings(interval_s=5.0, deadline_s=DEADLINE_S, jitter=0.0, max_body_bytes=max_body_bytes)
     source = ScrapeSource(StaticTargets(targets), settings, clock or Clock())
     try:
         yield source
@@ -207,9 +205,7 @@ async def test_a_redirect_in_a_circle_ends() -> None:
 
 async def test_a_token_file_that_is_not_there(tmp_path: Path) -> None:
     async with serving(answer(BUSY)) as port:
-        status, _ = await beside_a_good_one(
-            target(f"127.0.0.1:{port}", name="bad", token_file=tmp_path / "absent")
-        )
+        status, _ = await beside_a_good_one(target(f"127.0.0.1:{port}", name="bad", token_file=tmp_path / "absent"))
     says(status, "readable token file", "correct token_file")
 
 

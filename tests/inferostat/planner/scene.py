@@ -99,9 +99,7 @@ class Scene:
         return [
             LeverReading(key, known=False, reason="the test hides it")
             if key in self.unknown
-            else LeverReading(
-                key, known=True, value=value, ready=self.ready if key.lever is Lever.SCALE else None
-            )
+            else LeverReading(key, known=True, value=value, ready=self.ready if key.lever is Lever.SCALE else None)
             for key, value in self.values.items()
         ]
 
@@ -114,9 +112,7 @@ class Scene:
                 table.state[index, 0] = SignalState.KNOWN
             else:
                 table.state[index, 0] = SignalState.STALE
-        nodes = {
-            name: Endpoint(name, POOL, f"http://{address(i)}", address(i)) for i, name in enumerate(names)
-        }
+        nodes = {name: Endpoint(name, POOL, f"http://{address(i)}", address(i)) for i, name in enumerate(names)}
         topology = Topology({POOL: Pool(POOL, names)}, nodes)
         return Frame(now, table, Table.empty((), ()), Table.empty((), ()), topology)
 

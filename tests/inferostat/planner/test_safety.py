@@ -61,9 +61,7 @@ def test_the_limit_follows_and_every_limit_is_off_in_the_end() -> None:
         scene.decide(float(second))
     limits = moves(scene.history, Lever.BREAKER)
     assert limits[-1] is None
-    assert all(
-        b > a for a, b in pairwise(limits[:-1]) if a is not None and b is not None
-    )
+    assert all(b > a for a, b in pairwise(limits[:-1]) if a is not None and b is not None)
     assert scene.lever(Lever.RETRY_BUDGET) is None
     assert scene.state.episodes == {}
 

@@ -11,10 +11,9 @@ from inferostat.planner import ScalingPolicy
 from tests.inferostat.planner.scene import POOL, Scene, endpoint_scope, finding, moves, storm
 
 
-def loaded(scene: Scene, offered: float, capacity: float = 32.0, serving: float = 4.0) -> None:
+def loaded(scene: Scene, offered: float, per_replica: float = 8.0) -> None:
     scene.measure("offered_rate", offered)
-    scene.measure("capacity_mu", capacity)
-    scene.measure("serving_endpoints", serving)
+    scene.measure("capacity_per_endpoint", per_replica)
     scene.measure("engine_waiting", 0.0)
 
 
@@ -25,7 +24,7 @@ def run(scene: Scene, start: int, end: int, step: int = 1) -> None:
 
 def test_offered_load_above_capacity_scales_up_after_the_stabilisation() -> None:
     scene = Scene()
-    loaded(scene, 38.4)  # 8/s a replica at 80 %: six replicas
+    loaded(scene, 38.4)  # 8/s a replica at 85 %: six replicas
     run(scene, 0, 15)
     assert scene.history == []
     scene.decide(15.0)
@@ -66,7 +65,7 @@ def test_replicas_that_never_come_are_taken_back() -> None:
     assert moves(scene.history, Lever.SCALE) == [5.0, 4.0], "quarantined: not asked for again"
 
 
-@pytest.mark.parametrize("missing", ["offered_rate", "capacity_mu", "engine_waiting", "reading"])
+@pytest.mark.parametrize("missing", ["offered_rate", "capacity_per_endpoint", "engine_waiting", "reading"])
 def test_unknown_data_never_lower_a_replica_count(missing: str) -> None:
     scene = Scene()
     loaded(scene, 8.0)
@@ -100,7 +99,7 @@ def test_what_holds_a_scale_down(reason: str) -> None:
     if reason == "coming":
         scene.ready = 3
     if reason == "margin":
-        loaded(scene, 17.0)  # three replicas by 80 %, but over 70 % of what three can do
+        loaded(scene, 17.0)  # three replicas by 85 %, but over 70 % of what three can do
     run(scene, 0, 400)
     assert all(value is None or value >= 4.0 for value in moves(scene.history, Lever.SCALE))
 

@@ -50,7 +50,9 @@ async def running_fleet(scenario: Scenario, workdir: Path) -> AsyncIterator[dict
         pool.other_targets = _other_targets(exporter_address, gateway.admin_address)
         stack.push_async_callback(pool.stop)
         await pool.start()
-        await stack.enter_async_context(_background(lag.run(), _collect(exporter, pool)))
+        collected = asyncio.Event()
+        await stack.enter_async_context(_background(lag.run(), _collect(exporter, pool, collected)))
+        await collected.wait()  # an exporter that has nothing to say yet is no exporter to an agent
         described = {
             "pid": os.getpid(),
             "scenario": scenario.name,
@@ -88,13 +90,14 @@ def _exporter_app(exporter: Exporter) -> web.Application:
     return app
 
 
-async def _collect(exporter: Exporter, pool: Pool) -> None:
+async def _collect(exporter: Exporter, pool: Pool, collected: asyncio.Event) -> None:
     loop = asyncio.get_running_loop()
     before = loop.time()
     while True:
         await asyncio.sleep(EXPORTER_PERIOD_S)
         now = loop.time()
         exporter.collect([replica.reading(now - before) for replica in pool.allocated], now - before)
+        collected.set()
         before = now
 
 

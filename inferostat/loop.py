@@ -248,7 +248,8 @@ class Loop:
             self.journal.finish(action, outcome)
         except JournalError as error:
             # the action stays open in the journal and is settled against reality once that takes writes again
-            self._open.add(action, name)
+            if mode is Mode.ACT:
+                self._open.add(action, name)
             self._self_check.journal_failed(error)
             return replace(outcome, detail=f"{outcome.detail}; outcome not written: {error}".lstrip("; "))
         return outcome

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from actuators.model import Lever, LeverReading, LeverValue
+from actuators.values import same
 from inferostat.planner.model import Mode, Proposal, Step, StepName
 from inferostat.planner.policy import LeverPolicy
 from inferostat.planner.state import LeverMemory
@@ -56,7 +57,7 @@ def _objection(proposal: Proposal, value: LeverValue, gate: Gate) -> tuple[StepN
             StepName.BLOCKED,
             f"the lever's value is unknown ({reading.reason}): nothing is moved on unknown",
         )
-    if value == reading.value:
+    if same(proposal.key.lever, value, reading.value):  # 100 % admitted is no limit, as None is
         return StepName.BLOCKED, f"it is at {_text(value)} already"
     if gate.foreign:
         return StepName.BLOCKED, "another writer moved it: not ours to move"

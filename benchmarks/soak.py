@@ -115,11 +115,15 @@ def report(
     )
 
 
-async def soak(minutes: float, workdir: Path, scenario_name: str = "steady") -> tuple[Report, list[Sample]]:
-    """Run fleet, clients and agent for so long."""
+async def soak(
+    minutes: float, workdir: Path, scenario_name: str = "steady", retention_s: float | None = None
+) -> tuple[Report, list[Sample]]:
+    """Run fleet, clients and agent for so long. `retention_s`: of the agent's history, None for its default."""
     scenario = load_scenario(scenario_name)
     async with embedded(scenario_name, workdir) as running, aiohttp.ClientSession() as session:
         document = configuration(running, scenario, workdir)
+        if retention_s is not None:
+            document["retention"] = retention_s
         async with AgentStarter(document, workdir).running() as agent:
             async with session.post(f"{running.clients['control_url']}/start") as answer:
                 answer.raise_for_status()
@@ -191,15 +195,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--scenario", default="steady")
+    parser.add_argument(
+        "--retention", type=float, help="seconds of history, to tell its growth up to there from a leak"
+    )
     parser.add_argument("--workdir", type=Path, help="keep logs and journal here")
     parser.add_argument("-o", "--output", choices=["table", "json"], default="table")
     options = parser.parse_args()
     try:
         if options.workdir is not None:
-            found, samples = asyncio.run(soak(options.minutes, options.workdir, options.scenario))
+            found, samples = asyncio.run(soak(options.minutes, options.workdir, options.scenario, options.retention))
         else:
             with tempfile.TemporaryDirectory(prefix="inferostat-soak-") as folder:
-                found, samples = asyncio.run(soak(options.minutes, Path(folder), options.scenario))
+                found, samples = asyncio.run(soak(options.minutes, Path(folder), options.scenario, options.retention))
     except (ScenarioError, ChildError) as error:
         print(f"soak: {error}", file=sys.stderr)
         return 2

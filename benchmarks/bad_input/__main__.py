@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -69,6 +70,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bad_input", description=__doc__)
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the table here, not to stdout")
     options = parser.parse_args(arguments)
+    # set up here, so that the command line, which also runs in this process, leaves it alone
+    logging.basicConfig(level=logging.ERROR)
     rows = asyncio.run(produce())
     text = markdown(rows)
     if options.write is not None:

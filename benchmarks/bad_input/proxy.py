@@ -33,7 +33,7 @@ class AdminProxy:
     async def serving(self) -> AsyncIterator[None]:
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self._handle)
-        runner = web.AppRunner(app, shutdown_timeout=0.1)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
         try:
             await web.TCPSite(runner, "127.0.0.1", 0).start()

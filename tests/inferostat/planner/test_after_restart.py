@@ -50,7 +50,7 @@ def test_replicas_come_down_on_a_clock_whose_cycles_never_fall_on_the_windows_ed
     scene.measure("inflight_total", 10.0)
     scene.measure("engine_waiting", 0.0)
     at = 1000.0
-    for number in range(20):
+    for number in range(16):
         at += 4.9 + 0.03 * number
         scene.decide(at)
     assert moves(scene.history, Lever.SCALE) == [3.0]

@@ -66,7 +66,7 @@ def fleet_config(setup: FleetSetup, workdir: Path) -> dict[str, Any]:
     }
     return {
         "interval": 1.0,
-        "retention": 600.0,
+        "retention": 300.0,
         "mode": "act",
         "pools": {setup.pool: pool},
         "backends": {

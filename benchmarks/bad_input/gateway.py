@@ -119,7 +119,8 @@ async def ignoring(lab: Lab) -> Row:
         ignored = outcomes(during, Status.IGNORED)
         promises = Promises()
         promises.hold(0 < len(ignored) <= 5, f"{len(ignored)} orders in {len(during)} cycles")
-        promises.hold(sent == len(ignored), f"{sent} orders were sent and {len(ignored)} journaled")
+        told = sum(len(report.outcomes) for report in during)
+        promises.hold(sent == told, f"{sent} orders were sent and {told} journaled")
         return await _row(lab, agent, "accepts and ignores", before, during, promises, ignored)
 
 

@@ -72,7 +72,7 @@ class Lab:
             "admin_url": self.proxy.url,
             "eds_path": str(self.gateway.endpoints.path),
             "clusters": {POOL: CLUSTER},
-            "timeout_s": 0.5,
+            "timeout_s": 1.0,
         }
         document = {
             "interval": "1s",

@@ -163,7 +163,7 @@ async def _agent(play: Play, running: Embedded, workdir: Path) -> AsyncIterator[
 async def _address(child: subprocess.Popen[bytes], url_file: Path, log: Path) -> str:
     loop = asyncio.get_running_loop()
     until = loop.time() + AGENT_UP_S
-    while not url_file.exists():
+    while not url_file.exists() or not url_file.stat().st_size:
         if child.poll() is not None or loop.time() > until:
             raise ChildError(f"expected the agent to come up, found: {log.read_text()[-1000:]}")
         await asyncio.sleep(0.05)

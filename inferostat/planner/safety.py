@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from actuators.model import Direction, Expectation, Lever, LeverValue
 from analyzers.model import Finding
+from collector.model import Endpoint
 from inferostat.planner.model import Mode, Precedence, Proposal
 from inferostat.planner.situation import Situation
 from inferostat.planner.state import Episode, PlannerState
@@ -61,18 +62,31 @@ def _queue_view(situation: Situation) -> QueueView | None:
     on_first_token = client.timeout_on == "first_token"
     share = storm.queue_share_first_token if on_first_token else storm.queue_share_answer
     allowed = share * client.timeout_s
-    want, batches = 0.0, 0.0
-    for endpoint in situation.endpoints:
-        batch = situation.measure("batch_limit", endpoint.name)
-        mu = situation.measure("capacity_mu", endpoint.name)
-        if batch is None or mu is None:
-            continue
-        batches += batch
-        want += batch + mu * allowed
+    answering = _answering(situation)
+    learnt = [
+        (batch, mu)
+        for endpoint in answering
+        if (batch := situation.measure("batch_limit", endpoint.name)) is not None
+        and (mu := situation.measure("capacity_mu", endpoint.name)) is not None
+    ]
     abandoned = situation.measure("abandoned_work")
-    if batches == 0.0 or abandoned is None:
+    if not learnt or abandoned is None:
         return QueueView(wait, allowed, None, None)
+    # an engine that is not learnt yet (a restart of ours, a replica that joined) is taken to be like the others
+    scale = len(answering) / len(learnt)
+    batches = scale * sum(batch for batch, _ in learnt)
+    want = batches + scale * allowed * sum(mu for _, mu in learnt)
     return QueueView(wait, allowed, max(storm.floor_requests, want - abandoned), batches)
+
+
+def _answering(situation: Situation) -> tuple[Endpoint, ...]:
+    """Endpoints whose load is known now; all of them where no engine tells its running requests."""
+    told = tuple(
+        endpoint
+        for endpoint in situation.endpoints
+        if situation.frame.endpoints.cell(endpoint.name, "requests_running").state.usable
+    )
+    return told or situation.endpoints
 
 
 def _observe(episode: Episode, situation: Situation, view: QueueView) -> Episode:

@@ -132,3 +132,13 @@ def test_advice_is_not_repeated_every_second() -> None:
         scene.decide(float(second))
     assert len(moves(scene.history, Lever.BREAKER)) == 1
     assert scene.lever(Lever.BREAKER) is None
+
+
+def test_an_engine_that_is_not_learnt_yet_counts_like_the_others_and_a_silent_one_not_at_all() -> None:
+    scene = Scene()
+    storm(scene)
+    scene.measure("capacity_mu", None, 3)
+    assert moves(scene.decide(100.0).actions, Lever.BREAKER) == [4 * (32 + 4 * 2)]
+    scene = Scene(stale={3})
+    storm(scene)
+    assert moves(scene.decide(100.0).actions, Lever.BREAKER) == [3 * (32 + 4 * 2)]

@@ -124,20 +124,7 @@ def _breaker(situation: Situation, episode: Episode, view: QueueView, finding: F
         reason = f"queue wait {view.wait_s:.1f} s is below {storm.calm_share:.0%} of allowed: give back"
     if value == limit:
         return []
-    tightening = value is not None and (limit is None or value < limit)
-    return [
-        Proposal(
-            situation.key(Lever.BREAKER),
-            value if value is None else float(round(value)),
-            reason,
-            Precedence.SAFETY,
-            _evidence(episode, finding),
-            _queue_expectation(situation, view, Lever.BREAKER) if limit is None else None,
-            tracking=limit is not None,
-            urgent=True,
-            loosening=not tightening,
-        )
-    ]
+    return [_limit(situation, view, Lever.BREAKER, value, reason, _evidence(episode, finding))]
 
 
 def _admission(situation: Situation, episode: Episode, view: QueueView, finding: Finding | None) -> list[Proposal]:
@@ -167,20 +154,26 @@ def _admission(situation: Situation, episode: Episode, view: QueueView, finding:
         reason = f"queue wait {view.wait_s:.1f} s is below {storm.calm_share:.0%} of allowed: admit more"
     else:
         return []
-    tightening = value is not None and (admitted is None or value < admitted)
-    return [
-        Proposal(
-            situation.key(Lever.ADMISSION),
-            value if value is None else float(round(value)),
-            reason,
-            Precedence.SAFETY,
-            _evidence(episode, finding),
-            _queue_expectation(situation, view, Lever.ADMISSION) if admitted is None else None,
-            tracking=admitted is not None,
-            urgent=True,
-            loosening=not tightening,
-        )
-    ]
+    return [_limit(situation, view, Lever.ADMISSION, value, reason, _evidence(episode, finding))]
+
+
+def _limit(
+    situation: Situation, view: QueueView, lever: Lever, value: LeverValue, reason: str, evidence: tuple[str, ...]
+) -> Proposal:
+    """A limit that follows the queue: the move that sets it promises the effect, later ones go with it."""
+    current = situation.reading(lever).value
+    tightening = value is not None and (current is None or value < current)
+    return Proposal(
+        situation.key(lever),
+        value if value is None else float(round(value)),
+        reason,
+        Precedence.SAFETY,
+        evidence,
+        _queue_expectation(situation, view, lever) if current is None else None,
+        tracking=current is not None,
+        urgent=True,
+        loosening=not tightening,
+    )
 
 
 def _retry_budget(situation: Situation, episode: Episode, view: QueueView, finding: Finding | None) -> list[Proposal]:

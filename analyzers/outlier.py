@@ -136,7 +136,9 @@ def _outliers(history: History, context: Context, capacity: Capacity, now: float
     # Peers are the yardstick: when a third of them is off there is none, and it is no outlier but the pool.
     if len(worst) > max(1, len(capacity.names) // 3):
         return []
-    return [_outlier(context, capacity, number, traits, now) for number, traits in sorted(worst.items())]
+    # While the long window holds no more than the short one, it confirms nothing.
+    confirmed = history.span_s() >= 2 * window(context, SHORT_WINDOW_S)
+    return [_outlier(context, capacity, number, traits, now, confirmed) for number, traits in sorted(worst.items())]
 
 
 def _outlier(
@@ -145,6 +147,7 @@ def _outlier(
     number: int,
     traits: list[tuple[float, Trait, float, float]],
     now: float,
+    confirmed: bool,
 ) -> Finding:
     traits = sorted(traits, key=lambda entry: -entry[0])
     name = capacity.names[number]
@@ -165,7 +168,7 @@ def _outlier(
         context,
         now,
         severity=Severity.WARNING,
-        confidence=min(0.95, 0.7 + 0.1 * len(traits)),
+        confidence=min(0.95, 0.7 + 0.1 * len(traits)) if confirmed else 0.5,
         summary=f"{name} is worse than its peers: {first.name} {value:.3g} against {median:.3g} {first.unit}",
         layer=first.layer,
         evidence=evidence,

@@ -12,9 +12,11 @@ from tests.analyzers.frames import Loop, frame, slugs, total
 ITL = TRAITS[0]
 
 
-def run(itl: dict[str, float], errors: dict[str, float] | None = None, rate: float = 300.0) -> Analysis:
+def run(
+    itl: dict[str, float], errors: dict[str, float] | None = None, rate: float = 300.0, seconds: int = 40
+) -> Analysis:
     loop = Loop()
-    for t in range(1, 41):
+    for t in range(1, seconds + 1):
         rows = {
             name: {
                 "requests_running": 10.0,
@@ -60,3 +62,12 @@ def test_scores_leave_the_judged_one_out_and_skip_unknown() -> None:
     z, median = peer_scores(np.array([1.0, 1.0, 1.0, 3.0, np.nan]), ITL)
     assert median[3] == 1.0 and z[3] > 3.5
     assert np.isnan(z[4]) and np.all(z[:3] <= 0)
+
+
+def test_before_the_long_window_confirms_an_outlier_is_not_sure() -> None:
+    itl = {"a": 0.02, "b": 0.021, "c": 0.019, "d": 0.034}
+    early, late = run(itl, seconds=10).find("endpoint-outlier"), run(itl).find("endpoint-outlier")
+    assert early is not None
+    assert late is not None
+    assert early.confidence == 0.5
+    assert late.confidence > 0.6

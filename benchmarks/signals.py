@@ -5,6 +5,7 @@ One line a body: product, release, signals known and unknown, how many equal the
 
 from __future__ import annotations
 
+import argparse
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -71,20 +72,20 @@ def _close(found: Sequence[float], expected: Sequence[float]) -> bool:
     return len(found) == len(expected) and all(math.isclose(a, b, rel_tol=1e-12) for a, b in pairs)
 
 
-def main(arguments: Sequence[str]) -> int:
-    if not arguments:
-        print("expected the paths of recorded bodies, found none; name some .prom files", file=sys.stderr)
-        return 2
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.signals", description=__doc__)
+    parser.add_argument("bodies", nargs="+", type=Path, metavar="BODY", help="a recorded /metrics body")
+    found = [compare(path) for path in parser.parse_args(arguments).bodies]
     print(f"{'body':44} {'product':8} {'release':26} {'known':>5} {'unknown':>7} {'equal':>5}  wrong")
-    failed = False
-    for argument in arguments:
-        one = compare(Path(argument))
-        failed = failed or bool(one.wrong)
+    for one in found:
         product, release = one.reading.product or "-", one.reading.version or "-"
-        told = "; ".join(one.wrong) or "-"
+        told = "; ".join(one.wrong) or one.reading.error or "-"
         print(f"{one.body:44} {product:8} {release:26} {one.known:5} {one.unknown:7} {one.equal:5}  {told}")
-    return 1 if failed else 0
+    known, unknown, equal = (sum(getattr(one, part) for one in found) for part in ("known", "unknown", "equal"))
+    wrong = sum(len(one.wrong) for one in found)
+    print(f"{len(found)} bodies: {known} signals known, {unknown} unknown, {equal} equal, {wrong} wrong")
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -27,7 +27,7 @@ import pandas as pd
 
 STORMS = ("retry-storm", "retry-storm-no-abort")
 LIMITS = ("breaker", "admission", "retry_budget")
-RUN_LIMIT_S = 420
+RUN_LIMIT_S = 600
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,9 @@ def storm_runs(seeds: Iterable[int]) -> Iterator[Run]:
             yield Run("storm", f"{scenario} seed {seed} watching", (*seeded, "--no-act"))
             yield Run("storm", f"{scenario} seed {seed} acting", seeded)
             yield Run("late", f"{scenario} seed {seed} 30 s late", (*seeded, "--act-after-fault", "30"))
+        # abandoned work drains for longer than the usual run lasts
+        longer = ("--seed", "1", "--act-after-fault", "30", "--duration", "300")
+        yield Run("late", f"{scenario} seed 1 30 s late, 300 s", (*base, *longer))
         for load in ("0.7", "0.9"):
             loaded = (*base, "--seed", "1", "--load", load)
             yield Run("load", f"{scenario} load {load} watching", (*loaded, "--no-act"))

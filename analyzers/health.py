@@ -29,6 +29,8 @@ from collector.history import History
 from collector.model import FloatArray, Frame, Level, TargetStatus
 
 STALL_WINDOW_S = 4.0
+# An answer that the gateway got this recently speaks for an engine whose metrics cannot be read.
+SERVED_WINDOW_S = 10.0
 STALL_SAMPLES = 4
 LOOK_BACK_S = 300.0
 # Confidence of a stall with arrivals, by how long no token came: a long prefill can hold a batch for seconds.
@@ -183,7 +185,7 @@ def _down(history: History, frame: Frame, context: Context, now: float) -> list[
     findings: list[Finding] = []
     span = window(context, STALL_WINDOW_S)
     failures = history.increase(Level.ENDPOINT, "gateway_connect_failures", span)
-    served = history.increase(Level.ENDPOINT, "gateway_success", span)
+    served = history.increase(Level.ENDPOINT, "gateway_success", window(context, SERVED_WINDOW_S))
     for name, target in endpoint_targets(frame).items():
         if target.up:
             continue
@@ -195,7 +197,8 @@ def _down(history: History, frame: Frame, context: Context, now: float) -> list[
         refused = "refused" in (target.error or "").lower()
         seen = target.scraped_at is not None
         pool = frame.topology.endpoints[name].pool
-        if not serves and seen and (refused or cannot_connect):
+        gone = (refused and cannot_connect) or (not serves and (refused or cannot_connect))
+        if seen and gone:
             findings.append(
                 _engine_down(name, target, context, now, refused=refused, cannot_connect=cannot_connect, pool=pool)
             )
@@ -243,14 +246,16 @@ def _engine_down(
                 "connections",
             )
         )
-    sure = (refused and cannot_connect) or failing_s >= 2 * context.interval_s
+    # A port that refuses our scrape may be the metrics' alone. Only the gateway's own failures to connect make it
+    # sure enough to act on: that it counted no answer just now may be chance, or not known at all.
+    settled = refused and failing_s >= 2 * context.interval_s
     return finding(
         "engine-down",
         endpoint_scope(name),
         context,
         now,
         severity=Severity.CRITICAL,
-        confidence=0.95 if sure else 0.85,
+        confidence=0.95 if cannot_connect else 0.75 if settled else 0.6,
         summary=f"{name} is down: it was up and now nothing listens there",
         layer=Layer.DECODE,
         evidence=evidence,

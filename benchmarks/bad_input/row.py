@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from actuators.model import Status
 from analyzers.codes import CODES
-from analyzers.model import Finding
+from analyzers.model import Finding, ScopeKind
 from inferostat.loop import CycleReport
 
 _VOLATILE = (
@@ -61,13 +61,19 @@ def findings_of(reports: Iterable[CycleReport]) -> dict[str, Finding]:
     return {f"{finding.slug} {finding.scope}": finding for report in reports for finding in report.analysis.findings}
 
 
-def raised(during: Iterable[CycleReport], before: Sequence[CycleReport]) -> tuple[str, ...]:
-    """`slug (severity)` of findings that were not there before, each once."""
+def raised(
+    during: Iterable[CycleReport], before: Sequence[CycleReport], *, of_endpoints: bool = True
+) -> tuple[str, ...]:
+    """`slug (severity)` of findings that were not there before, each once.
+
+    `of_endpoints` False leaves out what is said of a single engine: where one is down on purpose, to give a reason
+    to act, how it is told on the way there is not the case's.
+    """
     old = findings_of(before)
     new = {
         f"{finding.slug} ({finding.severity.name.lower()})"
         for key, finding in findings_of(during).items()
-        if key not in old
+        if key not in old and (of_endpoints or finding.scope.kind is not ScopeKind.ENDPOINT)
     }
     return tuple(sorted(new))
 

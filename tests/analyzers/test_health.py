@@ -130,3 +130,22 @@ def test_a_target_that_never_answered_since_our_start_is_unreachable() -> None:
         analysis = loop.tick(frame(float(at), {"a": {"requests_running": 1.0}, "b": {}}, where=where, targets=never))
     assert "target-unreachable" in slugs(analysis)
     assert "cold-start" not in slugs(analysis)
+
+
+@pytest.mark.parametrize(("connect_failures", "sure"), [(0.0, False), (1.0, True)])
+def test_a_refused_scrape_is_sure_enough_to_act_on_only_with_the_gateways_word(
+    connect_failures: float, sure: bool
+) -> None:
+    loop = Loop()
+    for at in range(30):
+        lost = at >= 20
+        row = {
+            "requests_running": SignalState.STALE if lost else 1.0,
+            "gateway_connect_failures": connect_failures * max(0, at - 20),
+            "gateway_success": 0.0,
+        }
+        status = target("a", up=not lost, error=REFUSED if lost else None, failing_since=20.0 if lost else None)
+        analysis = loop.tick(frame(float(at), {"a": row}, targets=(status,)))
+    found = analysis.find("engine-down")
+    assert found is not None
+    assert (found.confidence >= 0.8) is sure

@@ -18,7 +18,7 @@ from benchmarks.bad_input.row import Row, explains
 TABLE = Path(__file__).parents[2] / "docs" / "results" / "bad-input.md"
 UNREADABLE = ("target-unreachable (warning)", "telemetry-outage (critical)")
 INERT = ("controller-inert (warning)", "target-unreachable (warning)")
-NO_JOURNAL = ("controller-inert (critical)", "target-unreachable (warning)")
+NO_JOURNAL = ("controller-inert (critical)",)
 NO_EFFECT = "actuation-ineffective (warning)"
 
 TARGETS = {
@@ -34,8 +34,8 @@ ENVOY = {
     "answers 500": INERT,
     "accepts and never answers": INERT,
     "accepts and ignores": (NO_EFFECT,),
-    "accepts and ignores: another EDS file": (NO_EFFECT, "target-unreachable (warning)"),
-    "EDS file not readable": (NO_EFFECT, "target-unreachable (warning)"),
+    "accepts and ignores: another EDS file": (NO_EFFECT,),
+    "EDS file not readable": (NO_EFFECT,),
 }
 JOURNAL = {
     "disk takes no writes": NO_JOURNAL,

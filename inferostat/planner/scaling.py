@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from actuators.model import Direction, Expectation, Lever, LeverReading
+from actuators.model import Direction, Expectation, Lever
 from inferostat.planner.model import Precedence, Proposal
 from inferostat.planner.situation import READY_REPLICAS, Situation
 from inferostat.planner.state import PlannerState
@@ -29,8 +29,8 @@ def propose(situation: Situation, state: PlannerState) -> tuple[list[Proposal], 
     reading = situation.reading(Lever.SCALE)
     if not reading.known or reading.value is None or reading.ready is None:
         return [], state
-    current = reading.value
-    wants = [want for want in (*_by_load(situation, current), *_by_pressure(situation, reading)) if want]
+    current, ready = reading.value, reading.ready
+    wants = [*_by_load(situation, current), *_by_pressure(situation, current, ready)]
     wanted = max((want.replicas for want in wants), default=None)
     history = _remember(situation, state, wanted)
     state = replace(state, wanted={**state.wanted, situation.pool: history})
@@ -43,14 +43,14 @@ def propose(situation: Situation, state: PlannerState) -> tuple[list[Proposal], 
             return [], state
         return [_up(situation, current, best)], state
     if wanted < current:
-        return _down(situation, reading, history, wanted), state
+        return _down(situation, current, ready, history), state
     return [], state
 
 
-def _by_load(situation: Situation, current: float) -> list[Want | None]:
+def _by_load(situation: Situation, current: float) -> list[Want]:
     """Offered (not admitted) load over learnt capacity, and in-flight requests over the user's target."""
     scaling = situation.policy.scaling
-    wants: list[Want | None] = []
+    wants: list[Want] = []
     offered, per_replica = situation.measure("offered_rate"), situation.measure("capacity_per_endpoint")
     if offered is not None and per_replica:
         ratio = offered / (per_replica * scaling.utilisation * current)
@@ -82,9 +82,8 @@ def _tolerated(tolerance: float, ratio: float, current: float, reason: str) -> W
     return Want(float(max(1, math.ceil(ratio * current - 1e-9))), reason)
 
 
-def _by_pressure(situation: Situation, reading: LeverReading) -> list[Want | None]:
+def _by_pressure(situation: Situation, current: float, ready: int) -> list[Want]:
     """One more than there are while queues or latency say so, unless replicas are still coming."""
-    current, ready = reading.value or 0.0, reading.ready or 0
     finding = situation.finding(*PRESSURE) or situation.finding(*STORM)
     if finding is None or _only_frozen(situation):
         return []
@@ -141,18 +140,15 @@ def _up(situation: Situation, current: float, want: Want) -> Proposal:
     )
 
 
-def _down(
-    situation: Situation, reading: LeverReading, history: tuple[tuple[float, float], ...], wanted: float
-) -> list[Proposal]:
+def _down(situation: Situation, current: float, ready: int, history: tuple[tuple[float, float], ...]) -> list[Proposal]:
     """One step down, if the highest wish of the whole window, the queues and the load at N-1 all allow it."""
-    scaling, current = situation.policy.scaling, reading.value or 0.0
+    scaling = situation.policy.scaling
     covered = situation.now - history[0][0]
     highest = max((w for _, w in history), default=math.nan)
     if covered < scaling.down_stabilisation_s or any(math.isnan(w) for _, w in history) or highest >= current:
         return []
     step = max(highest, current - scaling.down_step)
-    blocker = _why_not_down(situation, reading, step)
-    if blocker is not None:
+    if ready < current or not _fits_one_less(situation, step):
         return []
     return [
         Proposal(
@@ -164,18 +160,14 @@ def _down(
     ]
 
 
-def _why_not_down(situation: Situation, reading: LeverReading, step: float) -> str | None:
-    holding = situation.finding(*HOLDS_DOWN)
-    if holding is not None:
-        return holding.slug
-    if reading.ready is None or reading.ready < (reading.value or 0.0):
-        return "replicas are still coming"
+def _fits_one_less(situation: Situation, step: float) -> bool:
+    """No finding holds capacity, nothing waits (and that is known), and the load fits into `step` with a margin."""
+    if situation.finding(*HOLDS_DOWN) is not None:
+        return False
     waiting = situation.measure("engine_waiting")
     if waiting is None or waiting > 0:
-        return "requests are waiting, or it is not known whether"
+        return False
     offered, per_replica = situation.measure("offered_rate"), situation.measure("capacity_per_endpoint")
-    if offered is not None and per_replica:
-        after = per_replica * step * situation.policy.scaling.down_margin
-        if offered > after:
-            return "the load would not fit with a margin"
-    return None
+    if offered is None or not per_replica:
+        return True
+    return offered <= per_replica * step * situation.policy.scaling.down_margin

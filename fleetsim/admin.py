@@ -11,9 +11,9 @@ from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fleetsim.children import ChildError
+from fleetsim.events import Fault
 from fleetsim.gateway import Gateway
 from fleetsim.pool import POOL, Pool, UnknownReplica
-from fleetsim.scenario import Fault
 
 Reply = tuple[int, dict[str, Any]]
 Model = TypeVar("Model", bound=BaseModel)

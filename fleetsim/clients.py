@@ -24,11 +24,12 @@ from aiohttp import web
 from pydantic import ValidationError
 
 from fleetsim.client_stats import ClientStats
+from fleetsim.events import LoadEvent
 from fleetsim.files import replace_json
 from fleetsim.fleet import run_on_best_loop, until_signalled
 from fleetsim.http import serve
 from fleetsim.request import Record, Requester
-from fleetsim.scenario import LoadEvent, Scenario, ScenarioError, load_scenario
+from fleetsim.scenario import Scenario, ScenarioError, load_wall_clock
 
 
 class Clients:
@@ -203,7 +204,7 @@ def main() -> int:
     parser.add_argument("--start", action="store_true", help="send at once instead of waiting for POST /start")
     options = parser.parse_args()
     try:
-        run_on_best_loop(_serve_until_signalled(load_scenario(options.scenario), options))
+        run_on_best_loop(_serve_until_signalled(load_wall_clock(options.scenario), options))
     except (ScenarioError, FileNotFoundError) as error:
         print(f"clients: {error}", file=sys.stderr)
         return 2

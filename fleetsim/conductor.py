@@ -14,8 +14,9 @@ from typing import Any
 import aiohttp
 
 from fleetsim.children import ChildError, spawn, terminate, wait_for_file
+from fleetsim.events import EngineEvent
 from fleetsim.outcomes import Outcomes, outcomes
-from fleetsim.scenario import EngineEvent, Scenario
+from fleetsim.scenario import Scenario
 from fleetsim.sdk import patience_s
 
 START_DEADLINE_S = 30.0

@@ -27,7 +27,7 @@ from fleetsim.gateway import CLUSTER, Gateway
 from fleetsim.http import serve
 from fleetsim.lag import LoopLag
 from fleetsim.pool import POOL, Pool
-from fleetsim.scenario import Scenario, ScenarioError, load_scenario
+from fleetsim.scenario import Scenario, ScenarioError, load_wall_clock
 
 EXPORTER_PERIOD_S = 1.0
 
@@ -148,7 +148,7 @@ def main() -> int:
     parser.add_argument("--scenario", default="steady", help="a packaged scenario or a file")
     options = parser.parse_args()
     try:
-        scenario = load_scenario(options.scenario)
+        scenario = load_wall_clock(options.scenario)
         options.workdir.mkdir(parents=True, exist_ok=True)
         run_on_best_loop(_serve_until_signalled(scenario, options.workdir))
     except (ScenarioError, ChildError) as error:

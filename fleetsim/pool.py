@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from fleetsim.eds import EndpointFile
+from fleetsim.events import Fault
 from fleetsim.files import replace_json
 from fleetsim.replica import ALLOCATED, Replica, ReplicaState
-from fleetsim.scenario import Fault, Scenario
+from fleetsim.scenario import Scenario
 from fleetsim.server import ServingOptions
 from fleetsim.timing import HEALTHY
 

@@ -15,12 +15,12 @@ import aiohttp
 
 from fleetsim.children import ChildError
 from fleetsim.conductor import Conductor, embedded
-from fleetsim.scenario import ScenarioError, load_scenario, names
+from fleetsim.scenario import ScenarioError, load_wall_clock, names
 
 
 async def play(options: argparse.Namespace, workdir: Path) -> dict[str, Any]:
     """Run the scenario in `workdir`; the document that is printed."""
-    scenario = load_scenario(options.scenario)
+    scenario = load_wall_clock(options.scenario)
     seed = scenario.seed if options.seed is None else options.seed
     load = scenario.load if options.load is None else options.load
     duration_s = scenario.duration_s if options.duration is None else options.duration

@@ -6,60 +6,27 @@ from __future__ import annotations
 
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
-from fleetsim.timing import Degradation, Profile, load_profile
-from fleetsim.workload import Workload
-
-Seconds = Annotated[float, Field(ge=0)]
-Factor = Annotated[float, Field(gt=0)]
-Length = Annotated[int, Field(ge=1)]
-FaultKind = Literal["slow", "hang", "crash", "recover", "deploy"]
-
-
-class Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Fault(Strict):
-    """What befalls engines: the body of POST /admin/faults, and an entry of a timeline."""
-
-    kind: FaultKind
-    targets: list[str] | Literal["all"] = "all"
-    g: Factor = 1.0  # the whole step's time
-    g_decode: Factor = 1.0  # its decode part
-    g_prefill: Factor = 1.0  # what prefill adds
-    xid: Annotated[int, Field(ge=0)] | None = None  # the GPU error a crash leaves behind
-    build: str | None = None  # the build a deploy rolls out
-
-    @model_validator(mode="after")
-    def _deploy_names_a_build(self) -> Fault:
-        if (self.kind == "deploy") != (self.build is not None):
-            raise ValueError("expected `build` with kind deploy and only there")
-        return self
-
-    @property
-    def degradation(self) -> Degradation:
-        return Degradation(self.g, self.g_decode, self.g_prefill)
-
-
-class EngineEvent(Fault):
-    at_s: Seconds
-
-
-class LoadEvent(Strict):
-    """The clients change: `factor` times the base rate, prompts `prompt_scale` times as long."""
-
-    at_s: Seconds
-    kind: Literal["load"]
-    factor: Annotated[float, Field(ge=0)] = 1.0
-    prompt_scale: Factor = 1.0
-
-
-Event = Annotated[EngineEvent | LoadEvent, Field(discriminator="kind")]
+from fleetsim.events import EngineEvent, Event, LoadEvent
+from fleetsim.settings import (
+    Clients,
+    Cluster,
+    Gateway,
+    Hardware,
+    Lengths,
+    Seconds,
+    Serving,
+    Slo,
+    Strict,
+    Tenant,
+    Traffic,
+    Workflow,
+)
+from fleetsim.truth import Truth
 
 
 class Interval(Strict):
@@ -69,40 +36,11 @@ class Interval(Strict):
     end_s: Seconds
 
 
-class Lengths(Strict):
-    prompt_tokens: tuple[Length, Length] = (300, 700)
-    output_tokens: tuple[Length, Length] = (100, 200)
+class OtherWriter(Strict):
+    """Another controller over the same replicas: the peer policy of that name, from `from_s` on."""
 
-    @property
-    def workload(self) -> Workload:
-        return Workload(self.prompt_tokens, self.output_tokens)
-
-
-class Hardware(Strict):
-    model: str = "Llama-3.1-70B bf16"
-    gpu: str = "H100"
-    gpus_per_replica: int = 4
-    price_usd_per_gpu_hour: Annotated[float, Field(ge=0)] = 2.95
-
-    @property
-    def profile(self) -> Profile:
-        return load_profile(self.model, self.gpu, self.gpus_per_replica)
-
-
-class Serving(Strict):
-    """Switches of the engines' servers; see fleetsim.server.ServingOptions."""
-
-    abort_on_disconnect: bool = True
-    headers_at_first_token: bool = True
-    stream_interval: Length = 8
-
-
-class Clients(Strict):
-    """Clients that behave like the OpenAI SDK; `timeout_s` is for a stream's or an answer's first byte."""
-
-    timeout_s: Annotated[float, Field(gt=0)] = 10.0
-    stream: bool = False
-    retries: Annotated[int, Field(ge=0)] = 2
+    policy: str
+    from_s: Seconds = 0.0
 
 
 class Scenario(Strict):
@@ -110,21 +48,30 @@ class Scenario(Strict):
 
     name: str
     about: str
-    truth: str
+    truth: Truth
     seed: int = 1
     load: Annotated[float, Field(gt=0)] = 0.8  # offered first attempts as a share of measured capacity
     engines: Annotated[int, Field(ge=1)] = 4
+    prefill_engines: Annotated[int, Field(ge=0)] = 0  # in front of the others, which then only decode
+    min_replicas: Annotated[int, Field(ge=1)] = 1
     max_replicas: Annotated[int, Field(ge=1)] = 8
     cold_start_s: Seconds = 20.0
     unschedulable: bool = False  # new replicas are accepted but never placed
     duration_s: Annotated[float, Field(gt=0)] = 180.0
     trigger: Interval = Interval(start_s=30.0, end_s=75.0)
-    builds: dict[str, str] = {}
+    builds: dict[str, str] = Field(default_factory=dict)
     hardware: Hardware = Hardware()
+    cluster: Cluster = Cluster()
     workload: Lengths = Lengths()
     serving: Serving = Serving()
+    gateway: Gateway = Gateway()
     clients: Clients = Clients()
-    timeline: list[Event] = []
+    slo: Slo = Slo()
+    tenants: tuple[Tenant, ...] = ()
+    workflow: Workflow | None = None
+    traffic: Traffic = Traffic()
+    other_writer: OtherWriter | None = None
+    timeline: tuple[Event, ...] = ()
 
     @model_validator(mode="after")
     def _fits(self) -> Scenario:
@@ -135,6 +82,18 @@ class Scenario(Strict):
         if self.max_replicas < self.engines:
             raise ValueError(f"expected max_replicas of at least {self.engines}, found {self.max_replicas}")
         return self
+
+    def virtual_only(self) -> list[str]:
+        """What of this scenario the wall-clock fleet does not have; empty if it can play it."""
+        plain = Scenario(name=self.name, about=self.about, truth=self.truth)
+        sections = ("cluster", "gateway", "tenants", "workflow", "traffic", "other_writer", "prefill_engines")
+        found = [name for name in sections if getattr(self, name) != getattr(plain, name)]
+        found += [f"hardware.{n}" for n in ("kv_tokens", "jitter") if getattr(self.hardware, n)]
+        found += [f"serving.{n}" for n in ("max_waiting", "ingress_s", "token_s") if getattr(self.serving, n)]
+        found += [f"clients.{n}" for n in ("app_retries", "throttle_k") if getattr(self.clients, n)]
+        played = [e for e in self.timeline if isinstance(e, EngineEvent) or (isinstance(e, LoadEvent) and e.wall_clock)]
+        kinds = {event.kind for event in self.timeline if event not in played}
+        return found + [f"timeline kind {kind}" for kind in sorted(kinds)]
 
 
 class ScenarioError(ValueError):
@@ -150,9 +109,18 @@ def parse_scenario(document: Any, origin: str) -> Scenario:
         raise ScenarioError(f"expected a scenario in {origin}, found {problems}: correct the file") from error
 
 
+FOLDERS = ("scenarios", "library")  # three minutes for both faces; twenty minutes for virtual time
+
+
 def names() -> list[str]:
     """The scenarios that come with the package."""
-    folder = resources.files("fleetsim").joinpath("scenarios")
+    files = [f for folder in FOLDERS for f in resources.files("fleetsim").joinpath(folder).iterdir()]
+    return sorted(f.name.removesuffix(".yaml") for f in files if f.name.endswith(".yaml"))
+
+
+def library() -> list[str]:
+    """The scenarios of the library: twenty minutes in virtual time, with ground truth."""
+    folder = resources.files("fleetsim").joinpath("library")
     return sorted(f.name.removesuffix(".yaml") for f in folder.iterdir() if f.name.endswith(".yaml"))
 
 
@@ -165,12 +133,30 @@ def load_scenario(name_or_path: str) -> Scenario:
             raise ScenarioError(
                 f"expected a readable scenario file, found {error}: name one of {', '.join(names())}"
             ) from error
-    elif name_or_path in names():
-        text = resources.files("fleetsim").joinpath("scenarios", f"{name_or_path}.yaml").read_text()
     else:
-        raise ScenarioError(f"expected a scenario, found {name_or_path!r}: use one of {', '.join(names())}")
+        text = _packaged(name_or_path)
     try:
         document = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ScenarioError(f"expected YAML in {name_or_path}, found {error}: correct the file") from error
     return parse_scenario(document, name_or_path)
+
+
+def load_wall_clock(name_or_path: str) -> Scenario:
+    """A scenario that the wall-clock fleet can play; ScenarioError says what it lacks for the others."""
+    scenario = load_scenario(name_or_path)
+    lacking = scenario.virtual_only()
+    if lacking:
+        raise ScenarioError(
+            f"expected a scenario for the embedded fleet, found {name_or_path} with {', '.join(lacking)}: "
+            f"play it with `inferostat simulate --scenario {name_or_path}`"
+        )
+    return scenario
+
+
+def _packaged(name: str) -> str:
+    for folder in FOLDERS:
+        file = resources.files("fleetsim").joinpath(folder, f"{name}.yaml")
+        if name in names() and file.is_file():
+            return file.read_text()
+    raise ScenarioError(f"expected a scenario, found {name!r}: use one of {', '.join(names())}")

@@ -23,7 +23,7 @@ from actuators.model import Lever
 from fleetsim.children import ChildError, spawn, terminate
 from fleetsim.conductor import Conductor, Embedded, embedded
 from fleetsim.outcomes import Outcomes
-from fleetsim.scenario import Scenario, ScenarioError, load_scenario
+from fleetsim.scenario import Scenario, ScenarioError, load_wall_clock
 from inferostat.cli import fleet
 from inferostat.cli.output import Format, Output, emit, fail, table, told
 from inferostat.cli.timeline import Entry, Watcher, action_entries
@@ -65,7 +65,7 @@ def demo(
 ) -> None:
     """Fleet, real Envoy, clients and agent as separate processes; one incident; what came of it."""
     try:
-        loaded = load_scenario(scenario)
+        loaded = load_wall_clock(scenario)
         play = Play(
             scenario,
             loaded,

@@ -12,7 +12,7 @@ import yaml
 from actuators.model import ActuatorError
 from fleetsim.children import ChildError
 from fleetsim.conductor import embedded
-from fleetsim.scenario import Scenario, ScenarioError, load_scenario
+from fleetsim.scenario import Scenario, ScenarioError, load_wall_clock
 from inferostat.api.auth import TokenError
 from inferostat.cli import fleet
 from inferostat.cli.output import fail, told
@@ -49,7 +49,7 @@ def run(
         if config is not None:
             fleet.run(_daemon(load(config), config, url_file))
         else:
-            fleet.run(_embedded(load_scenario(scenario), scenario, port))
+            fleet.run(_embedded(load_wall_clock(scenario), scenario, port))
     except STARTUP_ERRORS as error:
         raise fail(str(error)) from error
 

@@ -11,9 +11,10 @@ from fleetsim.clients import Clients, control_app
 from fleetsim.http import serve
 from fleetsim.request import Outcome, Record
 from fleetsim.scenario import Scenario
+from fleetsim.truth import Truth
 from tests.fleetsim.waiting import eventually
 
-SCENARIO = Scenario(name="t", about="t", truth="t")
+SCENARIO = Scenario(name="t", about="t", truth=Truth(what="t"))
 
 
 @pytest.fixture

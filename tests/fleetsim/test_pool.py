@@ -9,13 +9,15 @@ import pytest
 
 from fleetsim.admin import AdminApi
 from fleetsim.eds import EndpointFile
+from fleetsim.events import Fault
 from fleetsim.gateway import Gateway
 from fleetsim.http import serve
 from fleetsim.pool import Pool
-from fleetsim.scenario import Fault, Scenario
+from fleetsim.scenario import Scenario
+from fleetsim.truth import Truth
 from tests.fleetsim.waiting import eventually
 
-SCENARIO = Scenario(name="t", about="t", truth="t", engines=2, max_replicas=4, cold_start_s=0.05)
+SCENARIO = Scenario(name="t", about="t", truth=Truth(what="t"), engines=2, max_replicas=4, cold_start_s=0.05)
 
 
 @pytest.fixture

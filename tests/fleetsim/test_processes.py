@@ -18,7 +18,7 @@ from tests.fleetsim.waiting import eventually
 SMALL = """
 name: small
 about: two engines, one of them slow for two seconds
-truth: none
+truth: {what: none}
 engines: 2
 max_replicas: 3
 load: 0.3

@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from fleetsim.scenario import EngineEvent, ScenarioError, load_scenario, names, parse_scenario
+from fleetsim.events import EngineEvent
+from fleetsim.scenario import ScenarioError, load_scenario, names, parse_scenario
 
 EXPECTED = {
     "crash",
@@ -63,7 +64,7 @@ def test_file_with_mistakes_names_them_all() -> None:
 )
 def test_contradictions_are_found(change: dict[str, object], message: str) -> None:
     with pytest.raises(ScenarioError, match=message):
-        parse_scenario({"name": "x", "about": "y", "truth": "z", **change}, "mine.yaml")
+        parse_scenario({"name": "x", "about": "y", "truth": {"what": "z"}, **change}, "mine.yaml")
 
 
 def test_unknown_name_and_unreadable_file(tmp_path: Path) -> None:

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from fleetsim.exposition import Family, Value
+from fleetsim.exposition import header, labels_text
 from fleetsim.timing import Gpu
 
 WEIGHTS_AND_CACHE_SHARE = 0.9  # vLLM reserves its memory at start, whatever the load
 MEMORY_CLOCK_MHZ = 2619
+ENERGY = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
 AMBIENT_C, FULL_LOAD_RISE_C, THROTTLED_RISE_C = 32.0, 38.0, 14.0
 
 FIELDS: tuple[tuple[str, str, str], ...] = (
@@ -24,7 +25,7 @@ FIELDS: tuple[tuple[str, str, str], ...] = (
     ("DCGM_FI_DEV_MEMORY_TEMP", "gauge", "Memory temperature (in C)."),
     ("DCGM_FI_DEV_GPU_TEMP", "gauge", "GPU temperature (in C)."),
     ("DCGM_FI_DEV_POWER_USAGE", "gauge", "Power draw (in W)."),
-    ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "counter", "Total energy consumption since boot (in mJ)."),
+    (ENERGY, "counter", "Total energy consumption since boot (in mJ)."),
     ("DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "counter", "Total number of PCIe retries."),
     ("DCGM_FI_DEV_GPU_UTIL", "gauge", "GPU utilization (in %)."),
     ("DCGM_FI_DEV_MEM_COPY_UTIL", "gauge", "Memory utilization (in %)."),
@@ -104,16 +105,14 @@ class Exporter:
             self._energy_mj[reading.uuid] = self._energy_mj.get(reading.uuid, 0.0) + 1000 * watts * period_s
 
     def render(self) -> str:
-        rows = [(reading, reading.values()) for reading in self._readings]
-        families: list[str] = []
+        rows = [
+            (labels_text(reading.labels()), reading.values(), round(self._energy_mj[reading.uuid]))
+            for reading in self._readings
+        ]
+        out: list[str] = []
         for name, kind, text in FIELDS:
-            series = [
-                Value(
-                    name,
-                    reading.labels(),
-                    round(self._energy_mj[reading.uuid]) if name.endswith("ENERGY_CONSUMPTION") else values[name],
-                )
-                for reading, values in rows
-            ]
-            families.append(Family(name, kind, text, series).text())
-        return "".join(families)
+            out.append(header(name, kind, text))
+            for labels, values, energy in rows:
+                value = energy if name == ENERGY else values[name]
+                out.append(f"{name}{labels} {float(value)!r}\n")
+        return "".join(out)

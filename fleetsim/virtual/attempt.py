@@ -94,6 +94,7 @@ class Port(Protocol):
     """A server as the gateway sees it: an address that takes requests, or refuses connections."""
 
     listening: bool
+    hung: bool  # it takes requests and says nothing more to anybody
 
     def offer(self, attempt: Attempt) -> None:
         """Take a request; only while listening. A hung server takes it and never answers."""

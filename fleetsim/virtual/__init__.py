@@ -1,0 +1,1 @@
+"""The simulated fleet in virtual time."""

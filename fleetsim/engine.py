@@ -4,39 +4,83 @@ The scheduling follows vLLM's V1 scheduler: running sequences first, in order, t
 come first served, both out of one token budget a step; a sequence that finds no free block preempts the
 last running one, which goes back to the head of the queue and recomputes. There is no clock and no I/O
 here: `plan` decides a step at a given time, `commit` makes its tokens exist at its end. The wall-clock
-driver sleeps between the two, virtual time does not.
+driver sleeps between the two, virtual time does not; `fleetsim.virtual.engine` skips ahead instead.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from fleetsim.timing import HEALTHY, Degradation, Profile, StepLoad, StepTime, step_time
+from fleetsim.jitter import Jitter
+from fleetsim.prefix_cache import BlockPool, Chunk, Prefix
+from fleetsim.timing import HEALTHY, Degradation, Profile, StepLoad, StepTime, StepTimer
 
 
 @dataclass(slots=True, eq=False)
 class Sequence:
-    """One request inside an engine. Times are the caller's clock, lengths are tokens."""
+    """One request inside an engine. Times are the caller's clock, lengths are tokens.
+
+    `prefix` names the leading prompt tokens whose KV others may have left (see fleetsim.prefix_cache).
+    `received` tokens come with their KV from another engine: they need blocks and no compute. With
+    `generated` 1, the token that engine made, and all the prompt received, it decodes at once.
+    `payload` is the caller's. What follows `preemptions` is the engine's and pool's bookkeeping.
+    """
 
     request_id: int
     prompt_tokens: int
     max_tokens: int
     arrival: float
+    prefix: Prefix = ()
+    received: int = 0
+    payload: object = None
     computed: int = 0  # tokens whose KV is in the cache
     generated: int = 0
     blocks: int = 0
     preemptions: int = 0
     scheduled_at: float | None = None
-    first_token_at: float | None = None
+    first_token_at: float | None = None  # of this engine's tokens
     last_token_at: float | None = None
     finished_at: float | None = None
     aborted: bool = False
+    handed_over: int = 0  # tokens generated elsewhere, before it was submitted
+    cached: int = 0  # prompt tokens found in the prefix cache when it first ran
+    transferred: int = 0  # prompt tokens whose KV came with it
+    shared: int = 0
+    held: list[Chunk] = field(default_factory=list)
+    next_chunk: int = 0
+    cached_until: int = 0
+    order: int = -1  # skipping engine: number of its admission while it runs
+    joined: int = -1  # skipping engine: steps done when it began to decode; -1 while it does not
 
     @property
     def length(self) -> int:
         return self.prompt_tokens + self.generated
+
+
+def accept(sequence: Sequence, profile: Profile) -> None:
+    """Check a request before it is queued; ValueError when it could never be served."""
+    total = sequence.prompt_tokens + sequence.max_tokens
+    if min(sequence.prompt_tokens, sequence.max_tokens) < 1 or -(-total // profile.block_size) > profile.num_blocks:
+        raise ValueError(
+            f"expected one prompt and one output token or more, at most {profile.kv_tokens} in all, "
+            f"found {sequence.prompt_tokens} + {sequence.max_tokens}: change the request's lengths"
+        )
+    if sequence.generated or sequence.received:
+        if not 0 <= sequence.generated < sequence.max_tokens or not 0 <= sequence.received < sequence.length:
+            raise ValueError(
+                f"expected tokens left to make, of at most {sequence.length - 1} received ones, found "
+                f"{sequence.generated} of {sequence.max_tokens} made, {sequence.received} received: hand over less"
+            )
+        sequence.handed_over = sequence.generated
+    if sequence.prefix:
+        lengths = [tokens for _, tokens in sequence.prefix]
+        if min(lengths) < 1 or sum(lengths) > sequence.prompt_tokens:
+            raise ValueError(
+                f"expected prefix chunks of one token or more within the prompt of {sequence.prompt_tokens}, found "
+                f"{sum(lengths)} tokens, the shortest {min(lengths)}: change the prefix"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,20 +117,48 @@ class StepResult:
 
 
 class Engine:
-    """The state of one engine. Every public method runs in time proportional to the batch."""
+    """The state of one engine. Every public method runs in time proportional to the batch.
 
-    def __init__(self, profile: Profile, degradation: Degradation = HEALTHY) -> None:
+    `reserve_full_prompt` lets a waiting request in only when the blocks of all its tokens are free, as vLLM
+    does since 0.19 (scheduler_reserve_full_isl), and not those of its first chunk alone.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        degradation: Degradation = HEALTHY,
+        *,
+        jitter: Jitter | None = None,
+        reserve_full_prompt: bool = False,
+    ) -> None:
         self.profile = profile
-        self.degradation = degradation
         self.waiting: deque[Sequence] = deque()
         self.running: list[Sequence] = []
-        self.free_blocks = profile.num_blocks
+        self.pool = BlockPool(profile.num_blocks, profile.block_size)
         self.preemptions = 0
+        self._jitter = jitter
+        self._reserve = reserve_full_prompt
+        self.degradation = degradation
+
+    @property
+    def degradation(self) -> Degradation:
+        """How slow the GPUs are; a new value applies from the next planned step."""
+        return self._degradation
+
+    @degradation.setter
+    def degradation(self, degradation: Degradation) -> None:
+        self._degradation = degradation
+        self._timer = StepTimer(self.profile, degradation)
+
+    @property
+    def free_blocks(self) -> int:
+        """Blocks that can be had, cached ones without users included."""
+        return self.pool.free
 
     @property
     def kv_usage(self) -> float:
         """Share of KV blocks in use, 0 to 1."""
-        return 1 - self.free_blocks / self.profile.num_blocks
+        return self.pool.usage
 
     @property
     def has_work(self) -> bool:
@@ -94,12 +166,7 @@ class Engine:
 
     def submit(self, sequence: Sequence) -> None:
         """Queue a request; ValueError when it could never fit the KV cache."""
-        needed = self._blocks_for(sequence.prompt_tokens + sequence.max_tokens)
-        if min(sequence.prompt_tokens, sequence.max_tokens) < 1 or needed > self.profile.num_blocks:
-            raise ValueError(
-                f"expected one prompt and one output token or more, at most {self.profile.kv_tokens} in all, "
-                f"found {sequence.prompt_tokens} + {sequence.max_tokens}: change the request's lengths"
-            )
+        accept(sequence, self.profile)
         self.waiting.append(sequence)
 
     def abort(self, sequence: Sequence) -> None:
@@ -109,9 +176,13 @@ class Engine:
         sequence.aborted = True
         if sequence in self.running:
             self.running.remove(sequence)
-            self._release(sequence)
+            self.pool.release(sequence)
         else:
             self.waiting.remove(sequence)
+
+    def flush(self) -> None:
+        """Empty the prefix cache, but for what running requests use."""
+        self.pool.flush()
 
     def plan(self, now: float) -> Step | None:
         """Schedule the next step from `now`; None when there is nothing to compute."""
@@ -122,7 +193,7 @@ class Engine:
         while index < len(self.running) and budget > 0:
             sequence = self.running[index]
             chunk = min(sequence.length - sequence.computed, budget)
-            while not self._allocate(sequence, chunk):
+            while not self.pool.extend(sequence, sequence.computed + chunk):
                 preempted = True
                 victim = self.running.pop()
                 self._preempt(victim)
@@ -137,8 +208,8 @@ class Engine:
         # A sequence that has just been thrown out must not come back in the same step.
         while not preempted and self.waiting and budget > 0 and len(self.running) < self.profile.max_num_seqs:
             sequence = self.waiting[0]
-            chunk = min(sequence.length - sequence.computed, budget)
-            if not self._allocate(sequence, chunk):
+            chunk = self.pool.admit(sequence, budget, self._reserve)
+            if not chunk:
                 break
             self.waiting.popleft()
             self.running.append(sequence)
@@ -149,12 +220,12 @@ class Engine:
             budget -= chunk
         if not work:
             return None
-        load = _load_of(work)
+        load = StepLoad(*load_of(work))
         return Step(
             start=now,
             work=tuple(work),
             new_tokens=load.decode_sequences + load.prefill_tokens,
-            time=step_time(self.profile, load, self.degradation),
+            time=self._timer.time(load, 1.0 if self._jitter is None else self._jitter.factor(now)),
         )
 
     def commit(self, step: Step, end: float | None = None) -> StepResult:
@@ -165,6 +236,8 @@ class Engine:
             if sequence.aborted:
                 continue
             sequence.computed += chunk
+            if sequence.prefix:
+                self.pool.keep(sequence)
             if sequence.computed < sequence.length:
                 continue  # an unfinished prefill yields no token
             sequence.generated += 1
@@ -176,7 +249,7 @@ class Engine:
             sequence.last_token_at = at
             if sequence.generated >= sequence.max_tokens:
                 sequence.finished_at = at
-                self._release(sequence)
+                self.pool.release(sequence)
                 result.finished.append(sequence)
         if result.finished:
             self.running = [s for s in self.running if s.finished_at is None]
@@ -187,30 +260,16 @@ class Engine:
         planned = self.plan(now)
         return None if planned is None else self.commit(planned)
 
-    def _blocks_for(self, tokens: int) -> int:
-        return -(-tokens // self.profile.block_size)
-
-    def _allocate(self, sequence: Sequence, chunk: int) -> bool:
-        more = self._blocks_for(sequence.computed + chunk) - sequence.blocks
-        if more > self.free_blocks:
-            return False
-        sequence.blocks += more
-        self.free_blocks -= more
-        return True
-
-    def _release(self, sequence: Sequence) -> None:
-        self.free_blocks += sequence.blocks
-        sequence.blocks = 0
-
     def _preempt(self, sequence: Sequence) -> None:
-        self._release(sequence)
+        self.pool.release(sequence)
         sequence.computed = 0
         sequence.preemptions += 1
         self.preemptions += 1
         self.waiting.appendleft(sequence)
 
 
-def _load_of(work: list[tuple[Sequence, int]]) -> StepLoad:
+def load_of(work: Iterable[tuple[Sequence, int]]) -> tuple[int, int, int, int, float]:
+    """The fields of StepLoad: a token after others is decoding, everything else is prefill."""
     decoding = context = prefilling = prefill = 0
     attention = 0.0
     for sequence, chunk in work:
@@ -221,4 +280,4 @@ def _load_of(work: list[tuple[Sequence, int]]) -> StepLoad:
             prefilling += 1
             prefill += chunk
             attention += chunk * (sequence.computed + chunk / 2)
-    return StepLoad(decoding, context, prefilling, prefill, attention)
+    return decoding, context, prefilling, prefill, attention

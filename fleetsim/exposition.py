@@ -5,7 +5,7 @@ A family keeps its lines' fixed part ready, so that rendering a body is one pass
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 
 
@@ -37,7 +37,7 @@ class Value:
 class Histogram:
     """One histogram series; `bounds` are the finite upper bounds in rising order."""
 
-    __slots__ = ("_bounds", "_count_prefix", "_counts", "_prefixes", "_sum_prefix", "sum")
+    __slots__ = ("_bounds", "_count_prefix", "_prefixes", "_sum_prefix", "counts", "sum")
 
     def __init__(self, name: str, labels: Mapping[str, str], bounds: Sequence[float]) -> None:
         edges = [repr(float(b)) for b in bounds] + ["+Inf"]
@@ -45,21 +45,58 @@ class Histogram:
         self._count_prefix = f"{name}_count{labels_text(labels)}"
         self._sum_prefix = f"{name}_sum{labels_text(labels)}"
         self._bounds = tuple(bounds)
-        self._counts = [0] * (len(bounds) + 1)
+        self.counts = [0] * (len(bounds) + 1)  # a bucket, not accumulated; the last has no upper bound
         self.sum = 0.0
 
     @property
     def count(self) -> int:
-        return sum(self._counts)
+        return sum(self.counts)
 
     def observe(self, value: float) -> None:
-        self._counts[bisect_left(self._bounds, value)] += 1
+        self.counts[bisect_left(self._bounds, value)] += 1
         self.sum += value
+
+    def observe_all(self, values: list[float]) -> None:
+        """Each of the values. Sorted, they cost one look-up a bound, however many they are."""
+        values.sort()
+        counts, below = self.counts, 0
+        for bucket, bound in enumerate(self._bounds):
+            upto = bisect_right(values, bound, below)
+            counts[bucket] += upto - below
+            below = upto
+        counts[-1] += len(values) - below
+        self.sum += sum(values)
+
+    def observe_many(self, value: float, times: int) -> None:
+        """The same value so many times over."""
+        self.counts[bisect_left(self._bounds, value)] += times
+        self.sum += value * times
+
+    def observe_progression(self, first: float, increment: float, steps: int, times: int) -> None:
+        """`first`, `first + increment`, ... (`steps` values, `increment` >= 0), each `times` times over.
+
+        Costs a few buckets, however many values there are, and counts as if each were observed.
+        """
+        bounds, counts = self._bounds, self.counts
+        bucket, last = bisect_left(bounds, first), bisect_left(bounds, first + increment * (steps - 1))
+        counted = 0
+        while bucket < last:
+            # How many of the values lie at or below the bound; the division may be off by one, the values decide.
+            below = int((bounds[bucket] - first) / increment) + 1
+            while first + increment * below <= bounds[bucket]:
+                below += 1
+            while first + increment * (below - 1) > bounds[bucket]:
+                below -= 1
+            counts[bucket] += times * (below - counted)
+            counted = below
+            bucket += 1
+        counts[bucket] += times * (steps - counted)
+        self.sum += times * (steps * first + increment * (steps * (steps - 1) / 2))
 
     def lines(self) -> str:
         out: list[str] = []
         total = 0
-        for prefix, n in zip(self._prefixes, self._counts, strict=True):
+        for prefix, n in zip(self._prefixes, self.counts, strict=True):
             total += n
             out.append(f"{prefix} {float(total)!r}\n")
         out.append(f"{self._count_prefix} {float(total)!r}\n{self._sum_prefix} {self.sum!r}\n")

@@ -3,11 +3,12 @@
 One engine step over N new tokens (prefill chunks plus one per decoding sequence), with K tokens of decoding
 context, A = sum over prefill chunks of chunk * (already computed + chunk / 2) and B sequences, takes
 
-    t = g * [ t0 + (T_W^p + (c_tok N)^p)^(1/p) + c_kv K + c_att A + c_seq B ],   p = 1.5
+    t = g * [ t0 + (T_W^p + (c_tok N)^p)^(1/p) + c_kv K m + c_att A + c_seq B ],   p = 1.5
 
 T_W is the weight read, c_tok the dense compute (all-reduce included), c_kv the KV-cache read, c_att the
-prefill attention, t0 the host and launch overhead. The p-norm stands for the soft corner of the roofline:
-fitted to measured kernel tables it errs 3-8 %, where a plain max() errs 6-15 %.
+prefill attention, t0 the host and launch overhead. m is 1 in a step that only decodes; in one that also
+carries prefill the attention kernels share the GPU and read the cache more slowly. The p-norm stands for the
+soft corner of the roofline: fitted to measured kernel tables it errs 3-8 %, where a plain max() errs 6-15 %.
 """
 
 from __future__ import annotations
@@ -41,7 +42,10 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A model on a replica's GPUs. Times in seconds; `kv_tokens` is the KV cache's capacity."""
+    """A model on a replica's GPUs. Times in seconds; `kv_tokens` is the KV cache's capacity.
+
+    `mixed_kv_factor` is m of the formula, `extrapolated` says that no measured kernel stands behind the row.
+    """
 
     model: str
     gpu: Gpu
@@ -55,10 +59,26 @@ class Profile:
     block_size: int = 16
     max_num_seqs: int = 32
     max_num_batched_tokens: int = 2048
+    mixed_kv_factor: float = 1.0
+    sequence_s: float = SECONDS_PER_SEQUENCE
+    extrapolated: bool = False
+
+    def __post_init__(self) -> None:
+        # vLLM refuses this too: every running sequence must get its token in every step.
+        if not 1 <= self.max_num_seqs <= self.max_num_batched_tokens:
+            raise ValueError(
+                f"expected 1 <= max_num_seqs <= max_num_batched_tokens, found {self.max_num_seqs} and "
+                f"{self.max_num_batched_tokens}: raise max_num_batched_tokens or lower max_num_seqs"
+            )
 
     @property
     def num_blocks(self) -> int:
         return self.kv_tokens // self.block_size
+
+    @property
+    def weights_bytes(self) -> float:
+        """Bytes of the layers' weights on all GPUs of the replica, from the time of their read."""
+        return self.peak_weights_s * self.gpu.hbm_tb_per_s * 1e12 * self.gpus_per_replica
 
     @property
     def peak_weights_s(self) -> float:
@@ -106,40 +126,89 @@ class StepTime:
     dram_s: float
 
 
-def _undisturbed(profile: Profile, tokens: int, context: int, attention: float, sequences: int) -> float:
-    dense = (profile.weights_s**ROOFLINE_EXPONENT + (profile.token_s * tokens) ** ROOFLINE_EXPONENT) ** (
-        1 / ROOFLINE_EXPONENT
-    )
-    return float(
-        profile.t0_s
-        + dense
-        + profile.kv_s * context
-        + profile.attention_s * attention
-        + SECONDS_PER_SEQUENCE * sequences
-    )
+class StepTimer:
+    """The formula for one profile and degradation, its constants at hand: both engines time their steps here.
+
+    Successive decode-only steps of the same batch differ by `decode_increment`: their times form an
+    arithmetic progression, because only the context grows, by one token a sequence and step.
+    """
+
+    __slots__ = ("_attention", "_decode", "_dense", "_kv", "_mixed_kv", "_peak_attention", "_peak_kv", "_peak_token",
+                 "_peak_weights", "_prefill", "_sequence", "_t0", "_token", "_weights")  # fmt: skip
+
+    def __init__(self, profile: Profile, degradation: Degradation = HEALTHY) -> None:
+        self._t0 = profile.t0_s
+        self._weights = profile.weights_s**ROOFLINE_EXPONENT
+        self._token = profile.token_s
+        self._kv = profile.kv_s
+        self._mixed_kv = profile.kv_s * profile.mixed_kv_factor
+        self._attention = profile.attention_s
+        self._sequence = profile.sequence_s
+        self._decode = degradation.g * degradation.g_decode
+        self._prefill = degradation.g * degradation.g_prefill
+        self._dense: dict[int, float] = {}  # by number of tokens: a batch takes few different ones
+        self._peak_token = profile.peak_token_s
+        self._peak_weights = profile.peak_weights_s
+        self._peak_kv = KV_READ_EFFICIENCY * profile.kv_s
+        self._peak_attention = ATTENTION_EFFICIENCY * profile.attention_s
+
+    def _fixed(self, tokens: int) -> float:
+        found = self._dense.get(tokens)
+        if found is None:
+            dense: float = (self._weights + (self._token * tokens) ** ROOFLINE_EXPONENT) ** (1 / ROOFLINE_EXPONENT)
+            found = self._dense[tokens] = self._t0 + dense
+        return found
+
+    def decode(self, sequences: int, context: int) -> float:
+        """Seconds of a step that decodes one token for each of `sequences` with `context` tokens in all."""
+        return self._decode * (self._fixed(sequences) + self._kv * context + self._sequence * sequences)
+
+    def decode_increment(self, sequences: int) -> float:
+        """Seconds by which each decode-only step is longer than the one before it."""
+        return self._decode * self._kv * sequences
+
+    def step(self, sequences: int, context: int, prefills: int, prefill_tokens: int, attention: float) -> float:
+        """Seconds of a step; a decode-only one is exactly `g * g_decode` times the healthy one."""
+        if not prefills:
+            return self.decode(sequences, context)
+        whole = (
+            self._fixed(sequences + prefill_tokens)
+            + self._mixed_kv * context
+            + self._attention * attention
+            + self._sequence * (sequences + prefills)
+        )
+        if not sequences:
+            return self._prefill * whole
+        decode = self._fixed(sequences) + self._kv * context + self._sequence * sequences
+        return self._decode * decode + self._prefill * (whole - decode)
+
+    def tensor(self, tokens: int, attention: float) -> float:
+        """Seconds of tensor work at peak in so many new tokens and so much prefill attention."""
+        return self._peak_token * tokens + self._peak_attention * attention
+
+    def dram(self, steps: int, context: float) -> float:
+        """Seconds of HBM traffic at peak: weights once a step, `context` tokens of cache in all of them."""
+        return self._peak_weights * steps + self._peak_kv * context
+
+    def time(self, load: StepLoad, factor: float = 1.0) -> StepTime:
+        """Everything about one step. `factor` stretches its time, not its work."""
+        duration = self.step(
+            load.decode_sequences,
+            load.decode_context,
+            load.prefill_sequences,
+            load.prefill_tokens,
+            load.prefill_attention,
+        )
+        return StepTime(
+            duration_s=factor * duration,
+            tensor_s=self.tensor(load.decode_sequences + load.prefill_tokens, load.prefill_attention),
+            dram_s=self.dram(1, load.decode_context),
+        )
 
 
 def step_time(profile: Profile, load: StepLoad, degradation: Degradation = HEALTHY) -> StepTime:
-    """Time of one engine step. A decode-only step is exactly `g * g_decode` times the healthy one."""
-    tokens = load.decode_sequences + load.prefill_tokens
-    whole = _undisturbed(
-        profile,
-        tokens,
-        load.decode_context,
-        load.prefill_attention,
-        load.decode_sequences + load.prefill_sequences,
-    )
-    decode = (
-        _undisturbed(profile, load.decode_sequences, load.decode_context, 0.0, load.decode_sequences)
-        if load.decode_sequences
-        else 0.0
-    )
-    duration = degradation.g * (degradation.g_decode * decode + degradation.g_prefill * (whole - decode))
-    return StepTime(
-        duration_s=duration,
-        tensor_s=profile.peak_token_s * tokens + ATTENTION_EFFICIENCY * profile.attention_s * load.prefill_attention,
-        dram_s=profile.peak_weights_s + KV_READ_EFFICIENCY * profile.kv_s * load.decode_context,
-    )
+    """Time of one engine step."""
+    return StepTimer(profile, degradation).time(load)
 
 
 @cache
@@ -158,6 +227,8 @@ def load_profile(model: str = "Llama-3.1-70B bf16", gpu: str = "H100", gpus_per_
                 kv_s=row["c_kv_ns"] * 1e-9,
                 attention_s=row["c_att_ns"] * 1e-9,
                 kv_tokens=row["kv_tokens"],
+                mixed_kv_factor=row.get("mixed_kv_factor", 1.0),
+                extrapolated=row["extrapolated"],
             )
     known = ", ".join(f"{r['model']} on {r['gpus_per_replica']} x {r['gpu']}" for r in table["profiles"])
     raise ValueError(

@@ -8,7 +8,7 @@ ends and are not counted again after a preemption.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from fleetsim.engine import Engine, StepResult
 from fleetsim.engine import Sequence as Request
@@ -27,6 +27,7 @@ REQUEST_BOUNDS = (
 )  # fmt: skip
 ITERATION_BOUNDS = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 MAX_MODEL_LEN = 8192
+PENDING_LIMIT = 1024  # requests
 
 
 class EngineMetrics:
@@ -45,13 +46,14 @@ class EngineMetrics:
         add, hist = self._value, self._histogram
         self._running = add("num_requests_running", "gauge", "Number of requests in model execution batches.")
         self._waiting = add("num_requests_waiting", "gauge", "Number of requests waiting to be processed.")
-        self._by_reason = self._split(
+        by_reason = self._split(
             "num_requests_waiting_by_reason",
             "gauge",
             "Number of waiting requests by reason: capacity or deferred.",
             "reason",
             ("capacity", "deferred"),
         )
+        self._capacity = by_reason["capacity"]
         sleep = self._split(
             "engine_sleep_state",
             "gauge",
@@ -65,22 +67,26 @@ class EngineMetrics:
         self._prefix_hits = add("prefix_cache_hits_total", "counter", "Prefix cache hits, in tokens.")
         self._preemptions = add("num_preemptions_total", "counter", "Cumulative number of preemptions.")
         self._prompt_tokens = add("prompt_tokens_total", "counter", "Number of prefill tokens processed.")
-        self._by_source = self._split(
+        by_source = self._split(
             "prompt_tokens_by_source_total",
             "counter",
             "Number of prompt tokens by source.",
             "source",
             ("local_compute", "local_cache_hit", "external_kv_transfer"),
         )
-        add("prompt_tokens_cached_total", "counter", "Number of cached prompt tokens (local + external).")
+        self._computed, self._hit, self._external = by_source.values()
+        self._cached = add(
+            "prompt_tokens_cached_total", "counter", "Number of cached prompt tokens (local + external)."
+        )
         self._generation_tokens = add("generation_tokens_total", "counter", "Number of generation tokens processed.")
-        self._finished = self._split(
+        finished = self._split(
             "request_success_total",
             "counter",
             "Count of successfully processed requests.",
             "finished_reason",
             ("stop", "length", "abort", "error", "repetition"),
         )
+        self._length = finished["length"]
         tokens = one_two_five(MAX_MODEL_LEN)
         self._request_prompt = hist("request_prompt_tokens", "Number of prefill tokens processed.", tokens)
         self._request_generation = hist("request_generation_tokens", "Number of generation tokens processed.", tokens)
@@ -120,28 +126,95 @@ class EngineMetrics:
             )
         )
         self._http: dict[tuple[str, str], Value] = {}
+        # Requests that got their first or last token and are not counted yet: together they cost a fraction.
+        self._began: list[Request] = []
+        self._ended: list[Request] = []
+        # An engine that skips ahead sets this to bring the values up to date when somebody looks.
+        self.refresh: Callable[[], None] | None = None
 
     def observe(self, engine: Engine, result: StepResult) -> None:
         """Take in a finished step: its tokens, the requests it ended, and the gauges after it."""
         self._iteration.observe(result.new_tokens)
         for request in result.first_tokens:
-            self._ttft.observe(result.end - request.arrival)
-            self._prompt_tokens.value += request.prompt_tokens
-            self._by_source["local_compute"].value += request.prompt_tokens
-            self._prefix_queries.value += request.prompt_tokens
+            self.observe_first_token(request)
         for _, gap in result.gaps:
-            self._itl.observe(gap)
-        self._generation_tokens.value += len(result.first_tokens) + len(result.gaps)
+            self.observe_gap(gap)
         for request in result.finished:
-            self._observe_finished(request, result.end)
+            self.observe_finished(request)
         self.observe_gauges(engine)
 
     def observe_gauges(self, engine: Engine) -> None:
         """Publish the engine's queue, batch and KV cache as they are now."""
-        self._running.value = len(engine.running)
-        self._waiting.value = self._by_reason["capacity"].value = len(engine.waiting)
-        self._kv_usage.value = engine.kv_usage
-        self._preemptions.value = engine.preemptions
+        self.set_gauges(len(engine.running), len(engine.waiting), engine.kv_usage, engine.preemptions)
+
+    def set_gauges(self, running: int, waiting: int, kv_usage: float, preemptions: int) -> None:
+        """Publish the queue, the batch and the KV cache (share of blocks in use), and the preemptions so far."""
+        self._running.value = running
+        self._waiting.value = self._capacity.value = waiting
+        self._kv_usage.value = kv_usage
+        self._preemptions.value = preemptions
+
+    def observe_step(self, new_tokens: int, gap: float, sequences: int) -> None:
+        """A step has ended in which so many decoding sequences got a token, each `gap` seconds after its last."""
+        self._iteration.observe_many(new_tokens, 1)
+        if sequences:
+            self._itl.observe_many(gap, sequences)
+            self._generation_tokens.value += sequences
+
+    def observe_gap(self, gap: float) -> None:
+        """A sequence got a token, `gap` seconds after its last."""
+        self._itl.observe(gap)
+        self._generation_tokens.value += 1
+
+    def observe_decodes(self, steps: int, batch: int, first_gap: float, increment: float) -> None:
+        """A run of decode-only steps of one batch; their times rise by `increment` seconds from `first_gap` on."""
+        self._iteration.observe_many(batch, steps)
+        self._itl.observe_progression(first_gap, increment, steps, batch)
+        self._generation_tokens.value += steps * batch
+
+    def observe_first_token(self, request: Request) -> None:
+        """A request's prefill has ended; it is counted with the next `settle`."""
+        self._began.append(request)
+        if len(self._began) >= PENDING_LIMIT:
+            self.settle()
+
+    def observe_finished(self, request: Request) -> None:
+        """A request got its last token; it is counted with the next `settle`."""
+        self._ended.append(request)
+        if len(self._ended) >= PENDING_LIMIT:
+            self.settle()
+
+    def settle(self) -> None:
+        """Count the requests that were observed since the last time. A prompt counts by where its KV came from."""
+        if self._began:
+            began, self._began = self._began, []
+            self._ttft.observe_all([r.first_token_at - r.arrival for r in began if r.first_token_at is not None])
+            prompt = sum(r.prompt_tokens for r in began)
+            cached, transferred = sum(r.cached for r in began), sum(r.transferred for r in began)
+            self._generation_tokens.value += len(began)
+            self._prompt_tokens.value += prompt
+            self._prefix_queries.value += prompt
+            self._prefix_hits.value += cached
+            self._computed.value += prompt - cached - transferred
+            self._hit.value += cached
+            self._external.value += transferred
+            self._cached.value += cached + transferred
+        if self._ended:
+            ended, self._ended = self._ended, []
+            self._length.value += len(ended)
+            self._request_prompt.observe_all([float(r.prompt_tokens) for r in ended])
+            self._request_generation.observe_all([float(r.generated) for r in ended])
+            self._max_tokens.observe_all([float(r.max_tokens) for r in ended])
+            self._preempted.observe_all([float(r.preemptions) for r in ended])
+            spans = [_spans(r) for r in ended]
+            for histogram, values in zip(
+                (self._e2e, self._queue, self._inference, self._prefill, self._decode),
+                zip(*spans, strict=True),
+                strict=True,
+            ):
+                histogram.observe_all(list(values))
+            after_first = [(span[4], r.generated - r.handed_over - 1) for span, r in zip(spans, ended, strict=True)]
+            self._tpot.observe_all([decode / tokens for decode, tokens in after_first if tokens])
 
     def observe_http(self, handler: str, status: int) -> None:
         """Count an answer of the API; series appear with their first answer, as vLLM's do."""
@@ -152,6 +225,9 @@ class EngineMetrics:
         self._http[key].value += 1
 
     def render(self) -> str:
+        if self.refresh is not None:
+            self.refresh()
+        self.settle()
         http = Family(
             "http_requests_total",
             "counter",
@@ -159,22 +235,6 @@ class EngineMetrics:
             list(self._http.values()),
         )
         return "".join(family.text() for family in self._families) + http.text()
-
-    def _observe_finished(self, request: Request, now: float) -> None:
-        scheduled, first = request.scheduled_at, request.first_token_at
-        assert scheduled is not None and first is not None  # a finished request was scheduled and got tokens
-        self._finished["length"].value += 1
-        self._request_prompt.observe(request.prompt_tokens)
-        self._request_generation.observe(request.generated)
-        self._max_tokens.observe(request.max_tokens)
-        self._e2e.observe(now - request.arrival)
-        self._queue.observe(scheduled - request.arrival)
-        self._inference.observe(now - scheduled)
-        self._prefill.observe(first - scheduled)
-        self._decode.observe(now - first)
-        self._preempted.observe(request.preemptions)
-        if request.generated > 1:
-            self._tpot.observe((now - first) / (request.generated - 1))
 
     def _value(self, name: str, kind: str, text: str) -> Value:
         series = Value(f"vllm:{name}", self._base)
@@ -190,3 +250,10 @@ class EngineMetrics:
         series = Histogram(f"vllm:{name}", self._base, bounds)
         self._families.append(Family(f"vllm:{name}", "histogram", text, [series]))
         return series
+
+
+def _spans(request: Request) -> tuple[float, float, float, float, float]:
+    """E2E, queue, inference, prefill and decode time (s) of a request that has finished."""
+    scheduled, first, end = request.scheduled_at, request.first_token_at, request.finished_at
+    assert scheduled is not None and first is not None and end is not None
+    return end - request.arrival, scheduled - request.arrival, end - scheduled, first - scheduled, end - first

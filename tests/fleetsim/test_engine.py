@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleetsim.engine import Engine, Sequence
+from fleetsim.jitter import Jitter
 from fleetsim.timing import Degradation, load_profile
 
 # Small enough that hypothesis meets full batches, full caches and chunked prefills.
@@ -137,3 +138,65 @@ def test_degradation_applies_from_the_next_step() -> None:
 def test_request_that_can_never_run_is_refused(lengths: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match="change the request's lengths"):
         Engine(TIGHT).submit(Sequence(0, *lengths, 0.0))
+
+
+def test_whole_prompt_can_be_asked_to_fit_before_a_request_is_let_in() -> None:
+    # 640 tokens: the first holds 320 of them while the second, of 400, has room for its first chunk only.
+    admitted = {}
+    for reserve in (False, True):
+        engine = Engine(TIGHT, reserve_full_prompt=reserve)
+        first, second = Sequence(0, 310, 10, 0.0), Sequence(1, 400, 10, 0.0)
+        engine.submit(first)
+        engine.submit(second)
+        for _ in range(7):
+            engine.step(0.0)
+        admitted[reserve] = second in engine.running
+        drain(engine)
+        assert first.generated == second.generated == 10
+    assert admitted == {False: True, True: False}
+
+
+def test_received_request_needs_blocks_but_no_prefill() -> None:
+    engine = Engine(load_profile())
+    sequence = Sequence(0, 4000, 5, 0.0, received=4000)
+    sequence.generated = 1
+    engine.submit(sequence)
+    first = engine.step(0.0)
+    assert first is not None
+    assert (first.first_tokens, first.new_tokens) == ([sequence], 1)
+    assert sequence.blocks == 251
+    drain(engine)
+    assert (sequence.generated, sequence.transferred, sequence.cached) == (5, 4000, 0)
+
+
+def test_received_request_recomputes_what_a_preemption_took() -> None:
+    engine = Engine(TIGHT)
+    first, received = Sequence(0, 300, 100, 0.0), Sequence(1, 300, 100, 0.0, received=300)
+    received.generated = 1
+    engine.submit(first)
+    engine.submit(received)
+    drain(engine)
+    assert received.preemptions >= 1
+    assert received.generated == 100
+
+
+@pytest.mark.parametrize(("received", "generated"), [(10, 0), (12, 1), (5, 20), (-1, 0)])
+def test_hand_over_that_leaves_nothing_to_compute_is_refused(received: int, generated: int) -> None:
+    sequence = Sequence(0, 10, 20, 0.0, received=received)
+    sequence.generated = generated
+    with pytest.raises(ValueError, match="hand over less"):
+        Engine(TIGHT).submit(sequence)
+
+
+def test_jitter_stretches_a_step_by_the_factor_of_its_second() -> None:
+    jitter = Jitter(0.2, seed=3, name="e")
+    for start in (0.0, 5.0, 9.0):
+        even, jittery = Engine(load_profile()), Engine(load_profile(), jitter=Jitter(0.2, seed=3, name="e"))
+        durations = []
+        for engine in (even, jittery):
+            engine.submit(Sequence(0, 10, 5, start))
+            result = engine.step(start)
+            assert result is not None
+            durations.append(result.duration_s)
+        assert durations[1] == pytest.approx(jitter.factor(start) * durations[0])
+        assert durations[1] != durations[0]

@@ -1,6 +1,11 @@
+import json
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
 import pytest
 
-from fleetsim.timing import Degradation, StepLoad, load_profile, step_time
+from fleetsim.timing import Degradation, StepLoad, StepTimer, load_profile, step_time
 
 DECODE = StepLoad(
     decode_sequences=32, decode_context=32 * 600, prefill_sequences=0, prefill_tokens=0, prefill_attention=0
@@ -47,7 +52,7 @@ def test_slow_decode_leaves_prefill_alone_and_the_other_way_round() -> None:
         assert healthy[MIXED] < step_time(profile, MIXED, degradation).duration_s < 1.3 * healthy[MIXED]
 
 
-@pytest.mark.parametrize("gpu", ["A100-80", "H100", "H200", "B200"])
+@pytest.mark.parametrize("gpu", ["A100-80", "H100", "H200", "B200", "MI300X"])
 def test_no_gpu_is_busier_than_the_time_allows(gpu: str) -> None:
     profile = load_profile(gpu=gpu, gpus_per_replica=4)
     for load in (DECODE, PREFILL, MIXED):
@@ -65,3 +70,51 @@ def test_hbm_to_compute_ratio_follows_the_work() -> None:
 def test_unknown_profile_names_the_choices() -> None:
     with pytest.raises(ValueError, match=r"found Llama-3.1-70B bf16 on 3 x H100: use one of .*4 x H100"):
         load_profile(gpus_per_replica=3)
+
+
+def test_prefill_beside_it_slows_the_read_of_the_cache() -> None:
+    plain, slowed = load_profile(), replace(load_profile(), mixed_kv_factor=1.4)
+    for load in (DECODE, PREFILL):
+        assert step_time(plain, load) == step_time(slowed, load)
+    extra = step_time(slowed, MIXED).duration_s - step_time(plain, MIXED).duration_s
+    assert extra == pytest.approx(0.4 * plain.kv_s * MIXED.decode_context)
+
+
+def test_steps_of_one_batch_form_an_arithmetic_progression() -> None:
+    timer = StepTimer(load_profile(), Degradation(g=1.3, g_decode=1.1))
+    times = [timer.decode(20, 9000 + 20 * i) for i in range(5)]
+    for earlier, later in pairwise(times):
+        assert later - earlier == pytest.approx(timer.decode_increment(20))
+
+
+def test_weights_of_the_layers_follow_from_the_time_of_their_read() -> None:
+    # 70.6 and 8.03 billion parameters less embedding and lm_head, two bytes each.
+    assert load_profile().weights_bytes == pytest.approx(2 * 68.5e9, rel=0.01)
+    assert load_profile("Llama-3.1-8B bf16", "RTX 4090", 1).weights_bytes == pytest.approx(2 * 6.98e9, rel=0.01)
+
+
+def test_measured_and_extrapolated_rows_are_told_apart() -> None:
+    assert not load_profile("Llama-3.1-8B bf16", "RTX 4090", 1).extrapolated
+    assert not load_profile().extrapolated
+    for gpu in ("H200", "B200", "MI300X"):
+        assert load_profile(gpu=gpu, gpus_per_replica=4).extrapolated
+    assert load_profile("Llama-3.1-70B fp8", "H100", 4).extrapolated
+
+
+@pytest.mark.parametrize(("seqs", "tokens"), [(64, 32), (0, 32)])
+def test_batch_that_does_not_fit_its_budget_is_refused(seqs: int, tokens: int) -> None:
+    with pytest.raises(ValueError, match="raise max_num_batched_tokens"):
+        replace(load_profile(), max_num_seqs=seqs, max_num_batched_tokens=tokens)
+
+
+@pytest.mark.shared
+def test_table_carries_every_row_of_the_reference() -> None:
+    reference = Path(__file__).resolve().parents[2] / ".." / "shared" / "reference" / "serving-coefficients.json"
+    if not reference.exists():
+        pytest.skip("the reference table is not here")
+    for row in json.loads(reference.read_text()):
+        profile = load_profile(row["model"], row["gpu"], row["tp"])
+        found = (profile.t0_s, profile.weights_s, profile.token_s, profile.kv_s, profile.attention_s)
+        wanted = (row["t0_ms"], row["t_w_ms"], row["c_tok_us"] * 1e-3, row["c_kv_ns"] * 1e-6, row["c_att_ns"] * 1e-6)
+        assert [1e3 * value for value in found] == pytest.approx(wanted)
+        assert row["kv_tokens"] in (profile.kv_tokens, None)

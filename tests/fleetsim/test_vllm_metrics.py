@@ -109,3 +109,37 @@ def test_every_family_is_one_of_the_real_servers_with_its_type_labels_and_bucket
             assert shape[0] == real[name][0]
         else:
             assert shape == real[name]
+
+
+def test_prompt_tokens_are_told_apart_by_where_their_kv_came_from() -> None:
+    handed = Sequence(2, 300, 5, 0.0, received=300)
+    handed.generated = 1
+    engine, metrics = served([Sequence(0, 100, 5, 0.0, ((1, 96),))])
+    for request in (Sequence(1, 100, 5, 0.0, ((1, 96),)), handed):
+        engine.submit(request)
+    while (result := engine.step(1.0)) is not None:
+        metrics.observe(engine, result)
+    by_source = {
+        source: value(metrics, "vllm:prompt_tokens_by_source_total", source=source)
+        for source in ("local_compute", "local_cache_hit", "external_kv_transfer")
+    }
+    assert by_source == {"local_compute": 100 + 4, "local_cache_hit": 96, "external_kv_transfer": 300}
+    assert value(metrics, "vllm:prompt_tokens_total") == 500
+    assert value(metrics, "vllm:prompt_tokens_cached_total") == 396
+    assert value(metrics, "vllm:prefix_cache_queries_total") == 500
+    assert value(metrics, "vllm:prefix_cache_hits_total") == 96
+    assert value(metrics, "vllm:generation_tokens_total") == 5 + 5 + 4  # one was made elsewhere
+
+
+def test_run_of_decode_steps_counts_as_each_of_them() -> None:
+    together, singly = (EngineMetrics(load_profile(), "m", 1000.0) for _ in range(2))
+    together.observe_decodes(50, 12, 0.0234, 0.0001)
+    for step in range(50):
+        singly.observe_step(12, 0.0234 + 0.0001 * step, 12)
+    assert parse(together.render()) == pytest.approx(parse(singly.render()))
+
+
+def test_whoever_reads_may_have_the_values_brought_up_to_date() -> None:
+    metrics = EngineMetrics(load_profile(), "m", 1000.0)
+    metrics.refresh = lambda: metrics.set_gauges(3, 2, 0.5, 1)
+    assert value(metrics, "vllm:num_requests_running") == 3

@@ -24,7 +24,7 @@ from analyzers.model import (
     ScopeKind,
     Severity,
 )
-from analyzers.targets import endpoint_targets, starting
+from analyzers.targets import endpoint_targets, sight_lost, starting
 from collector.history import History
 from collector.model import FloatArray, Frame, Level, TargetStatus
 
@@ -186,6 +186,7 @@ def _down(history: History, frame: Frame, context: Context, now: float) -> list[
     span = window(context, STALL_WINDOW_S)
     failures = history.increase(Level.ENDPOINT, "gateway_connect_failures", span)
     served = history.increase(Level.ENDPOINT, "gateway_success", window(context, SERVED_WINDOW_S))
+    blind = sight_lost(frame)
     for name, target in endpoint_targets(frame).items():
         if target.up:
             continue
@@ -197,12 +198,12 @@ def _down(history: History, frame: Frame, context: Context, now: float) -> list[
         refused = "refused" in (target.error or "").lower()
         seen = target.scraped_at is not None
         pool = frame.topology.endpoints[name].pool
-        gone = (refused and cannot_connect) or (not serves and (refused or cannot_connect))
+        gone = not blind and ((refused and cannot_connect) or (not serves and (refused or cannot_connect)))
         if seen and gone:
             findings.append(
                 _engine_down(name, target, context, now, refused=refused, cannot_connect=cannot_connect, pool=pool)
             )
-        elif not refused or serves or not seen:
+        elif blind or not refused or serves or not seen:
             findings.append(_unreachable(name, target, context, now, serves=serves, pool=pool))
     return findings
 

@@ -23,6 +23,16 @@ def starting(history: History, target: TargetStatus, now: float) -> bool:
     return joined_later and now - since <= COLD_START_S
 
 
+def sight_lost(frame: Frame) -> bool:
+    """Nothing can be read any more, neither engines nor what stands beside them: that is the agent's own sight.
+
+    Engines, the gateway and the GPUs' exporter do not die in one moment; a network policy or an expired certificate
+    looks just like it.
+    """
+    roles = {target.role for target in frame.targets}
+    return len(roles) > 1 and not any(target.up for target in frame.targets)
+
+
 def endpoint_targets(frame: Frame) -> Mapping[str, TargetStatus]:
     """Engine targets by the endpoint they read, matched by name or by URL."""
     by_url = {endpoint.url.rstrip("/"): name for name, endpoint in frame.topology.endpoints.items() if endpoint.url}

@@ -17,7 +17,7 @@ from analyzers.model import (
     ScopeKind,
     Severity,
 )
-from analyzers.targets import endpoint_targets, starting
+from analyzers.targets import endpoint_targets, sight_lost, starting
 from collector.history import History
 from collector.model import Frame, Level, SignalState, Table, TargetRole, TargetStatus
 
@@ -41,11 +41,11 @@ def analyze(history: History, frame: Frame, context: Context, now: float) -> Rep
 
 def _outages(history: History, frame: Frame, context: Context, now: float) -> list[Finding]:
     findings: list[Finding] = []
-    targets = endpoint_targets(frame)
+    targets, blind = endpoint_targets(frame), sight_lost(frame)
     for name, pool in frame.topology.pools.items():
         watched = [targets[endpoint] for endpoint in pool.endpoints if endpoint in targets]
         watched = [target for target in watched if not starting(history, target, now)]
-        lost = [target for target in watched if not target.up and not _refused(target)]
+        lost = [target for target in watched if not target.up and (blind or not _refused(target))]
         if len(watched) < 2 or len(lost) <= OUTAGE_SHARE * len(watched):
             continue
         share = len(lost) / len(watched)

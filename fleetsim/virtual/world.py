@@ -119,7 +119,9 @@ class World:
             self.simulation.at(event.at_s, self._happen, event)
         writer = self.scenario.other_writer
         if writer is not None:
-            self.simulation.at(writer.from_s, self._write, build(writer.policy, self.scenario))
+            other = build(writer.policy, self.scenario)
+            other.name = f"other {other.name}"  # the tested policy may be of the same kind
+            self.simulation.at(writer.from_s, self._write, other)
 
     def _happen(self, event: Event) -> None:
         """An entry of the timeline is due. Traffic and telemetry have known theirs from the start."""

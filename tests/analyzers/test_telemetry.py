@@ -23,6 +23,35 @@ def test_outage_above_a_fifth() -> None:
     assert len([f for f in outage(2).findings if f.slug == "target-unreachable"]) == 2
 
 
+REFUSED = "expected a connection, found connection refused"
+
+
+def refused(gateway_up: bool) -> Analysis:
+    """Two ticks in which every engine refuses its scrape, and perhaps the gateway too."""
+    names = [f"e{i}" for i in range(4)]
+    loop = Loop()
+    last = Analysis(0.0)
+    for at in (5.0, 10.0):
+        targets = [
+            *(target(n, up=False, error=REFUSED, scraped_at=1.0, failing_since=4.0) for n in names),
+            target("gw", up=gateway_up, error=None if gateway_up else REFUSED, role=TargetRole.GATEWAY),
+        ]
+        last = loop.tick(frame(at, {n: {"requests_running": SignalState.STALE} for n in names}, targets=targets))
+    return last
+
+
+def test_when_nothing_can_be_read_the_agent_is_blind_and_nobody_is_dead() -> None:
+    found = refused(gateway_up=False)
+    assert found.find("telemetry-outage", POOL)
+    assert not found.find("engine-down")
+
+
+def test_engines_that_refuse_beside_a_gateway_that_answers_are_down() -> None:
+    found = refused(gateway_up=True)
+    assert not found.find("telemetry-outage")
+    assert len([f for f in found.findings if f.slug == "engine-down"]) == 4
+
+
 def test_contract_of_lost_and_conflicting_signals() -> None:
     made = frame(1.0, {"e": {"requests_waiting": SignalState.CONFLICT}}, targets=(target("e", missed=("itl",)),))
     found = Loop().tick(made).find("metric-contract")

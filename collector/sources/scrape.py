@@ -1,7 +1,8 @@
 """Scrapes all targets at once and makes a Frame of what they said.
 
 A collection never raises for a target: what fails shows as the target's status and as cells that grow old.
-HTTP comes first and for all targets together, then reading, then the frame, each timed on its own.
+Fetching comes first and for all targets together, then reading, then the frame, each timed on its own. How a body
+is fetched is a part of its own (`Fetcher`): over HTTP, or from a model of a fleet that has no sockets.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import aiohttp
 
@@ -75,21 +77,63 @@ class _Known:
     warnings: tuple[str, ...] = ()
 
 
+class Fetcher(Protocol):
+    """Where bodies come from."""
+
+    async def fetch(self, target: Target, deadline_s: float, max_bytes: int) -> Body:
+        """The target's body, whole, within `deadline_s` seconds and `max_bytes` bytes. Raises FetchError."""
+
+    async def close(self) -> None:
+        """Let go of what is open; the fetcher may be used again."""
+
+
+class HttpFetcher:
+    """Bodies over HTTP, on connections that are kept from one collection to the next."""
+
+    def __init__(self, settings: ScrapeSettings) -> None:
+        self._settings = settings
+        self._session: aiohttp.ClientSession | None = None
+
+    async def fetch(self, target: Target, deadline_s: float, max_bytes: int) -> Body:
+        return await fetch(self._client(), target, deadline_s, max_bytes)
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    def _client(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            # Deadlines are the caller's.
+            connector = aiohttp.TCPConnector(
+                limit=self._settings.concurrency,
+                keepalive_timeout=max(15.0, 2 * self._settings.interval_s),
+            )
+            self._session = aiohttp.ClientSession(
+                connector=connector,
+                headers=HEADERS,
+                timeout=aiohttp.ClientTimeout(total=None),
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
+        return self._session
+
+
 class ScrapeSource:
-    """Frames from live targets. `discovery` is asked for its targets at each collection."""
+    """Frames from live targets. `discovery` is asked for its targets at each collection; `fetcher` None is HTTP."""
 
     def __init__(
         self,
         discovery: Discovery,
         settings: ScrapeSettings | None = None,
         clock: Callable[[], float] = time.time,
+        fetcher: Fetcher | None = None,
     ) -> None:
         self._discovery = discovery
         self._settings = settings or ScrapeSettings()
         self._clock = clock
+        self._fetcher = fetcher or HttpFetcher(self._settings)
         self._known = _Known()
         self._builder = FrameBuilder(self._settings.freshness)
-        self._session: aiohttp.ClientSession | None = None
         self.cost = CollectCost()
 
     @property
@@ -123,9 +167,7 @@ class ScrapeSource:
 
     async def close(self) -> None:
         """Close all connections; the source may be used again."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        await self._fetcher.close()
 
     def _discover(self) -> list[TargetRecord]:
         """Records of the targets of now; one that is the same as before keeps what was learnt of it."""
@@ -153,23 +195,8 @@ class ScrapeSource:
         deadline = self._settings.deadline if target.deadline_s is None else target.deadline_s
         outcome: Body | FetchError
         try:
-            outcome = await fetch(self._client(), target, deadline, self._settings.max_body_bytes)
+            outcome = await self._fetcher.fetch(target, deadline, self._settings.max_body_bytes)
         except FetchError as error:
             outcome = error
         ended = self._clock()
         return _Fetched(outcome, ended, ended - began)
-
-    def _client(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            # Connections are kept from one collection to the next; deadlines are the caller's.
-            connector = aiohttp.TCPConnector(
-                limit=self._settings.concurrency,
-                keepalive_timeout=max(15.0, 2 * self._settings.interval_s),
-            )
-            self._session = aiohttp.ClientSession(
-                connector=connector,
-                headers=HEADERS,
-                timeout=aiohttp.ClientTimeout(total=None),
-                cookie_jar=aiohttp.DummyCookieJar(),
-            )
-        return self._session

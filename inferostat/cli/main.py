@@ -16,6 +16,7 @@ from inferostat import VERSION
 COMMANDS = {
     "run": "inferostat.cli.run:run",
     "demo": "inferostat.cli.demo:demo",
+    "simulate": "inferostat.cli.simulate:simulate",
     "once": "inferostat.cli.once:once",
     "signals": "inferostat.cli.signals:signals",
     "diagnose": "inferostat.cli.diagnose:diagnose",

@@ -13,6 +13,7 @@ BoolArray = NDArray[np.bool_]
 
 # A pool's sum stands when at least this share of its rows is known; below, the sum is unknown.
 COVERAGE = 0.5
+_IDLE = int(SignalState.IDLE)
 
 
 def indexes(table: Table, names: tuple[str, ...]) -> IntArray:
@@ -31,7 +32,7 @@ def route_rows(frame: Frame, pool: str) -> IntArray:
 
 def take(column: Column, rows: IntArray) -> FloatArray:
     """Values of the rows, NaN where not usable."""
-    value = np.where(column.state <= SignalState.IDLE, column.value, np.nan)
+    value = np.where(column.state <= _IDLE, column.value, np.nan)
     return np.asarray(value[rows], dtype=np.float64)
 
 

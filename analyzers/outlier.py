@@ -84,12 +84,10 @@ def _traits(history: History, capacity: Capacity, span: float) -> dict[str, Floa
 
 def _means(history: History, capacity: Capacity, signal: str, span: float) -> FloatArray:
     """Mean of a histogram's observations per endpoint; NaN below the least volume."""
-    means = np.full(len(capacity.names), np.nan)
-    for number, name in enumerate(capacity.names):
-        delta = history.delta(Level.ENDPOINT, name, signal, span)
-        if delta is not None and delta.count >= MIN_SAMPLES:
-            means[number] = delta.sum / delta.count
-    return means
+    seen = history.counted(Level.ENDPOINT, signal, span)
+    count, total = seen.count[capacity.rows], seen.sum[capacity.rows]
+    enough = count >= MIN_SAMPLES
+    return np.where(enough, total / np.where(enough, count, 1.0), np.nan)
 
 
 def peer_scores(values: FloatArray, trait: Trait) -> tuple[FloatArray, FloatArray]:

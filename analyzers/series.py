@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from collector.history import History
-from collector.model import FloatArray, Histogram, Level
+from collector.model import FloatArray, Level
 
 # A mean over a sample of the group's endpoints serves as well as over all, and bounds the cost of a cycle.
 SAMPLED_ENDPOINTS = 8
@@ -52,11 +52,7 @@ def latency_series(history: History, names: tuple[str, ...], signal: str, bucket
 
 
 def _mean(history: History, names: tuple[str, ...], signal: str, span: float, ending: float, *, least: float) -> float:
-    total = count = 0.0
-    for name in names:
-        delta: Histogram | None = history.delta(Level.ENDPOINT, name, signal, span, ending)
-        if delta is not None and delta.count > 0:
-            total, count = total + delta.sum, count + delta.count
+    count, total = history.counted(Level.ENDPOINT, signal, span, ending).total(names)
     return total / count if count >= least else float("nan")
 
 

@@ -16,6 +16,7 @@ from collector.packed import PackedHistograms
 # Times that differ by less are one sample: `at - age_s` is computed anew on each tick and rounds.
 SAME_SAMPLE_S = 1e-3
 TICKS = 32
+_NONE = int(Mark.NONE)
 
 _Number = TypeVar("_Number", bound=np.generic)
 
@@ -37,7 +38,7 @@ class Window:
 
     def sampled_since(self, start: float) -> BoolArray:
         """Cells with a new sample taken at or after `start`."""
-        sampled: BoolArray = (self.mark != Mark.NONE) & (self.times >= start - SAME_SAMPLE_S)
+        sampled: BoolArray = (self.mark != _NONE) & (self.times >= start - SAME_SAMPLE_S)
         return sampled
 
 

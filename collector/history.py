@@ -14,7 +14,7 @@ several processes in turn). `collector.counters` says what proves a restart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -39,6 +39,9 @@ from collector.model import (
 )
 from collector.store import Store
 
+# Plain numbers, as in collector.windows.
+_KNOWN, _IDLE, _INCONSISTENT = int(SignalState.KNOWN), int(SignalState.IDLE), int(SignalState.INCONSISTENT)
+_FALL, _CUT = int(Mark.FALL), int(Mark.CUT)
 _Compute = Callable[[Window, float], tuple[FloatArray, StateArray]]
 
 
@@ -60,6 +63,21 @@ class Column:
         if index is None:
             return UNSEEN
         return Cell(float(self.value[index]), SignalState(int(self.state[index])))
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Observations of one histogram per row of a table. count, sum: (R,) NaN where they cannot be told."""
+
+    rows: tuple[str, ...]
+    count: FloatArray
+    sum: FloatArray
+
+    def total(self, names: Collection[str]) -> tuple[float, float]:
+        """Number and sum of the observations of all `names` that are known."""
+        asked = np.array([row in names for row in self.rows], dtype=np.bool_)
+        known = asked & np.isfinite(self.count)
+        return float(self.count[known].sum()), float(self.sum[known].sum())
 
 
 @dataclass(frozen=True)
@@ -157,6 +175,14 @@ class History:
         first = store.histogram(oldest, row, signal)
         return last.minus(first) if first is not None else None
 
+    def counted(self, level: Level, signal: str, window_s: float, ending_s: float = 0.0) -> Counted:
+        """Number and sum of the observations that `delta` has, of all rows at once; NaN where there is no delta."""
+        store = self._stores[level]
+        if self._latest is None or not store.has(signal):
+            unknown = np.full(len(store.rows), np.nan)
+            return Counted(store.rows, unknown, unknown)
+        return Counted(store.rows, *store.counted(*self._ends(level, signal, window_s, ending_s), signal))
+
     def samples(self, level: Level, row: str, signal: str, window_s: float) -> Samples:
         """What the rows were read as; a counter's samples are totals, resets and all."""
         store = self._stores[level]
@@ -186,7 +212,7 @@ class History:
         key = (level, signal, end)
         if key not in self._fall_counts:
             marks = self._stores[level].marks(signal, end - self._inconsistent_window_s, end)
-            falls = (marks == Mark.FALL) | (marks == Mark.CUT)
+            falls = (marks == _FALL) | (marks == _CUT)
             self._fall_counts[key] = falls.sum(axis=0, dtype=np.intp)
         return self._fall_counts[key]
 
@@ -204,12 +230,12 @@ class History:
         end, start = self._latest.at, self._latest.at - window_s
         value, state = compute(store.window(signal, start, end), start)
         if compute in (windows.rate, windows.increase):
-            state[self._falls(level, signal, end) > 1] = SignalState.INCONSISTENT
+            state[self._falls(level, signal, end) > 1] = _INCONSISTENT
         latest = store.states(signal, end)
         # A derived number is as good as the cell it ends in: IDLE stays IDLE, unknown keeps its reason.
-        overruled = (latest > SignalState.IDLE) | ((latest == SignalState.IDLE) & (state == SignalState.KNOWN))
+        overruled = (latest > _IDLE) | ((latest == _IDLE) & (state == _KNOWN))
         state[overruled] = latest[overruled]
-        value[state > SignalState.IDLE] = np.nan
+        value[state > _IDLE] = np.nan
         return Column(store.rows, value, state)
 
     def _ends(
@@ -221,7 +247,7 @@ class History:
             assert self._latest is not None
             store, end = self._stores[level], self._latest.at - ending_s
             oldest, newest = windows.histogram_ends(store.window(signal, end - window_s, end), end - window_s)
-            unusable = (store.states(signal, end) > SignalState.IDLE) | (self._falls(level, signal, end) > 1)
+            unusable = (store.states(signal, end) > _IDLE) | (self._falls(level, signal, end) > 1)
             self._histogram_ends[key] = (oldest, np.where(unusable, -1, newest))
         return self._histogram_ends[key]
 

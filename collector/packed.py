@@ -47,6 +47,34 @@ class PackedHistograms:
             return np.full(last.shape, np.nan)
         return np.where(last >= 0, self.counts[np.arange(last.size), last], np.nan)
 
+    def observed(self, rows: NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
+        """Number and sum of the observations of `rows`, NaN where a row has no histogram or is -1."""
+        last = np.where(rows >= 0, self.bounds.last[rows], -1)
+        if not self.counts.size:
+            nothing = np.full(rows.shape, np.nan)
+            return nothing, nothing
+        there = last >= 0
+        return np.where(there, self.counts[rows, last], np.nan), np.where(there, self.sums[rows], np.nan)
+
+    def since(
+        self, rows: NDArray[np.intp], earlier: PackedHistograms, earlier_rows: NDArray[np.intp]
+    ) -> tuple[FloatArray, FloatArray]:
+        """The same for what was observed since `earlier`, whose `earlier_rows` are these rows there.
+
+        NaN too where buckets changed or a count fell (a reset), as `Histogram.minus` has it.
+        """
+        pairs = zip(self.observed(rows), earlier.observed(earlier_rows), strict=True)
+        count, total = (now - before for now, before in pairs)
+        if not np.isfinite(count).any():
+            return count, total
+        width = min(self.bounds.width, earlier.bounds.width)
+        grown = self.counts[rows, :width].astype(np.float64) - earlier.counts[earlier_rows, :width]
+        # Counts are cumulative: none may have grown more than the next. Behind a row's last bucket there are only 0s.
+        beyond = np.arange(1, width) > self.bounds.last[rows, None]
+        good = (grown[:, 0] >= 0) & ((grown[:, 1:] >= grown[:, :-1]) | beyond).all(axis=1)
+        good &= _alike(self.bounds, rows, earlier.bounds, earlier_rows)
+        return np.where(good, count, np.nan), np.where(good, total, np.nan)
+
 
 def pack(histograms: Sequence[Histogram | None], before: PackedHistograms | None = None) -> PackedHistograms:
     """Pack one signal's rows; `before` is the tick before, whose bounds are kept where they are the same."""
@@ -62,6 +90,14 @@ def pack(histograms: Sequence[Histogram | None], before: PackedHistograms | None
                 counts[row, : histogram.counts.size] = histogram.counts
     sums = np.array([np.nan if h is None else h.sum for h in histograms])
     return PackedHistograms(bounds, _compact(counts), sums)
+
+
+def _alike(now: _Bounds, rows: NDArray[np.intp], before: _Bounds, before_rows: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Which rows have the same bounds; mostly they are the same objects."""
+    if now is before and np.array_equal(rows, before_rows):
+        return np.ones(rows.shape, dtype=np.bool_)
+    pairs = ((now.rows[i], before.rows[j]) for i, j in zip(rows.tolist(), before_rows.tolist(), strict=True))
+    return np.array([a is b or (a is not None and b is not None and np.array_equal(a, b)) for a, b in pairs])
 
 
 def _same(before: tuple[FloatArray | None, ...], now: tuple[FloatArray | None, ...]) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,25 @@ from collector.packed import PackedHistograms, pack
 
 _START = "process_start_time"
 _GATEWAY = "gateway_"
+
+# Plain numbers: looking up an enum's member costs more than what it is used for here.
+_NONE, _NEVER_SEEN = int(Mark.NONE), int(SignalState.NEVER_SEEN)
+_Number = TypeVar("_Number", bound=np.generic)
+
+
+class _Part:
+    """Ticks of one block that are in a window, with their running numbers and times."""
+
+    __slots__ = ("at", "block", "numbers", "ticks")
+
+    def __init__(self, block: Block, ticks: slice) -> None:
+        self.block, self.ticks = block, ticks
+        self.numbers = block.first + np.arange(ticks.start, ticks.stop)
+        self.at = block.at[ticks]
+
+
+def _joined(parts: Sequence[NDArray[_Number]]) -> NDArray[_Number]:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 class Store:
@@ -39,6 +59,7 @@ class Store:
         self._row_index: dict[str, int] = {}
         self._blocks: list[Block] = []
         self._packed: Mapping[str, PackedHistograms] = {}  # of the tick before
+        self._parts: dict[tuple[float, float], tuple[_Part, ...]] = {}  # until the next tick
         self._last_value = self._last_total = self._last_time = self._last_start = np.empty((0, 0))
         self._start = np.empty(0)
 
@@ -63,6 +84,7 @@ class Store:
 
     def append(self, table: Table, at: float) -> None:
         """Take one tick. `at` is later than that of every tick before."""
+        self._parts.clear()
         self._forget(at)
         names = (*table.columns, *table.histograms)
         self._reserve(names, table.rows)
@@ -152,59 +174,97 @@ class Store:
         self._last_total = np.pad(self._last_total, pad)
         self._start = np.pad(self._start, (0, wide - old_slots), constant_values=np.nan)
 
-    def _pieces(self, start: float, end: float) -> Iterator[tuple[Block, slice]]:
-        for block in self._blocks:
-            ticks = block.between(start, end)
-            if ticks.stop > ticks.start:
-                yield block, ticks
+    def _pieces(self, start: float, end: float) -> tuple[_Part, ...]:
+        """The blocks' parts with start <= at <= end, oldest first. Every signal asks for the same few windows."""
+        key = (start, end)
+        parts = self._parts.get(key)
+        if parts is None:
+            found: list[_Part] = []
+            for block in reversed(self._blocks):
+                if block.newest < start - SAME_SAMPLE_S:
+                    break
+                ticks = block.between(start, end)
+                if ticks.stop > ticks.start:
+                    found.append(_Part(block, ticks))
+            parts = self._parts[key] = tuple(reversed(found))
+        return parts
 
     def window(self, column: str, start: float, end: float, row: str | None = None) -> Window:
         """Ticks with start <= at <= end of one column, over the newest tick's rows or one of them."""
         c = self._columns[column]
         slots = self._row_slots if row is None else Slots([self._slots[row]])
-        nothing = np.empty((0, slots.index.size))
-        ticks, at = [np.empty(0, dtype=np.intp)], [np.empty(0)]
-        times, value, total, mark = [nothing], [nothing], [nothing], [nothing.astype(np.uint8)]
-        for block, part in self._pieces(start, end):
-            ticks.append(block.first + np.arange(part.start, part.stop))
-            at.append(block.at[part])
-            times.append(block.at[part, None] - block.take(block.age_s, c, part, slots, np.inf))
-            value.append(block.take(block.value, c, part, slots, np.nan))
-            total.append(block.take(block.total, c, part, slots, 0.0))
-            mark.append(block.take(block.mark, c, part, slots, Mark.NONE))
+        parts = self._pieces(start, end)
+        if not parts:
+            nothing = np.empty((0, slots.index.size))
+            none = nothing.astype(np.uint8)
+            return Window(np.empty(0, dtype=np.intp), np.empty(0), nothing, nothing, nothing, none)
         return Window(
-            np.concatenate(ticks),
-            np.concatenate(at),
-            np.concatenate(times),
-            np.concatenate(value),
-            np.concatenate(total),
-            np.concatenate(mark),
+            _joined([part.numbers for part in parts]),
+            _joined([part.at for part in parts]),
+            _joined([p.at[:, None] - p.block.take(p.block.age_s, c, p.ticks, slots, np.inf) for p in parts]),
+            _joined([p.block.take(p.block.value, c, p.ticks, slots, np.nan) for p in parts]),
+            _joined([p.block.take(p.block.total, c, p.ticks, slots, 0.0) for p in parts]),
+            _joined([p.block.take(p.block.mark, c, p.ticks, slots, _NONE) for p in parts]),
         )
 
     def marks(self, column: str, start: float, end: float) -> StateArray:
         """(W, R) marks of the ticks with start <= at <= end."""
-        c, slots = self._columns[column], self._row_slots
-        pieces = self._pieces(start, end)
-        marks = [block.take(block.mark, c, part, slots, Mark.NONE) for block, part in pieces]
-        return np.concatenate([np.empty((0, slots.index.size), dtype=np.uint8), *marks])
+        c, slots, parts = self._columns[column], self._row_slots, self._pieces(start, end)
+        if not parts:
+            return np.empty((0, slots.index.size), dtype=np.uint8)
+        return _joined([p.block.take(p.block.mark, c, p.ticks, slots, _NONE) for p in parts])
 
     def states(self, column: str, end: float) -> StateArray:
         """(R,) states at the newest tick at or before `end`, NEVER_SEEN where there is no such tick."""
-        c, slots, never = self._columns[column], self._row_slots, SignalState.NEVER_SEEN
+        c, slots = self._columns[column], self._row_slots
         for block in reversed(self._blocks):
-            last = block.between(-np.inf, end).stop
+            last = block.size if block.newest <= end else block.between(-np.inf, end).stop
             if last:
-                states: StateArray = block.take(block.state, c, slice(last - 1, last), slots, never)[0]
+                states: StateArray = block.take(block.state, c, slice(last - 1, last), slots, _NEVER_SEEN)[0]
                 return states
-        return np.full(slots.index.size, never, dtype=np.uint8)
+        return np.full(slots.index.size, _NEVER_SEEN, dtype=np.uint8)
+
+    def counted(self, oldest: NDArray[np.intp], newest: NDArray[np.intp], signal: str) -> tuple[FloatArray, FloatArray]:
+        """(R,) number and sum of each row's observations between two of its ticks, both (R,), NaN where not known.
+
+        Oldest -1: all that was observed up to the newest. Newest -1: not known.
+        """
+        count, total = np.full(oldest.shape, np.nan), np.full(oldest.shape, np.nan)
+        for first, last in sorted(set(zip(oldest.tolist(), newest.tolist(), strict=True))):  # hardly ever more than two
+            if last < 0:
+                continue
+            rows = np.flatnonzero((oldest == first) & (newest == last))
+            now, at_now = self._packed_at(last, signal, rows)
+            if now is None:
+                continue
+            if first < 0:
+                count[rows], total[rows] = now.observed(at_now)
+                continue
+            before, at_before = self._packed_at(first, signal, rows)
+            if before is not None:
+                count[rows], total[rows] = now.since(at_now, before, at_before)
+        return count, total
+
+    def _packed_at(
+        self, tick: int, signal: str, rows: NDArray[np.intp]
+    ) -> tuple[PackedHistograms | None, NDArray[np.intp]]:
+        """A tick's histograms, and where the newest tick's `rows` stand in them; -1 where they do not."""
+        held = self._held(tick)
+        if held.index is self._row_index:
+            return held.histograms.get(signal), rows
+        places = [held.index.get(self._rows[row], -1) for row in rows.tolist()]
+        return held.histograms.get(signal), np.array(places, dtype=np.intp)
 
     def histogram(self, tick: int, row: str, signal: str) -> Histogram | None:
         """The histogram of one row as it was read at the tick with this running number."""
-        block = self._blocks[bisect_right(self._blocks, tick, key=lambda block: block.first) - 1]
-        held = block.held[tick - block.first]
+        held = self._held(tick)
         if row not in held.index or signal not in held.histograms:
             return None
         return held.histograms[signal].row(held.index[row])
+
+    def _held(self, tick: int) -> Held:
+        block = self._blocks[bisect_right(self._blocks, tick, key=lambda block: block.first) - 1]
+        return block.held[tick - block.first]
 
 
 def _cells(table: Table, packed: Mapping[str, PackedHistograms]) -> tuple[FloatArray, StateArray, FloatArray]:

@@ -18,6 +18,11 @@ from collector.model import FloatArray, SignalState, StateArray
 MIN_SAMPLES = 3
 MIN_COVERAGE = 0.5
 _ROUNDING_S = 1e-3
+# Plain numbers: looking up an enum's member costs as much as the arithmetic on a row, tens of thousands of times.
+_KNOWN, _WARMING, _STALE, _RESET = (
+    int(state) for state in (SignalState.KNOWN, SignalState.WARMING, SignalState.STALE, SignalState.RESET)
+)
+_CUT, _FALL, _RESTART = int(Mark.CUT), int(Mark.FALL), int(Mark.RESTART)
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,7 @@ def span(window: Window, start: float) -> Span:
         none, no = np.zeros(rows, dtype=np.intp), np.zeros(rows, dtype=np.bool_)
         return Span(none, none, none, no, no)
     tick = np.arange(length)[:, None]
-    cut = np.where(held & (window.mark == Mark.CUT), tick, 0).max(axis=0)
+    cut = np.where(held & (window.mark == _CUT), tick, 0).max(axis=0)
     held &= tick >= cut
     first = held.argmax(axis=0)
     last = length - 1 - held[::-1].argmax(axis=0)
@@ -48,8 +53,8 @@ def span(window: Window, start: float) -> Span:
         held.sum(axis=0),
         first,
         last,
-        (after & (window.mark == Mark.FALL)).any(axis=0),
-        (after & (window.mark == Mark.RESTART)).any(axis=0),
+        (after & (window.mark == _FALL)).any(axis=0),
+        (after & (window.mark == _RESTART)).any(axis=0),
     )
 
 
@@ -63,15 +68,15 @@ def _counter(window: Window, start: float) -> tuple[FloatArray, FloatArray, Stat
     spans = span(window, start)
     if not window.ticks.size:
         nothing = np.full(spans.samples.shape, np.nan)
-        return nothing, nothing, np.full(spans.samples.shape, SignalState.STALE, dtype=np.uint8)
+        return nothing, nothing, np.full(spans.samples.shape, _STALE, dtype=np.uint8)
     first_total, last_total = _ends(window.total, spans)
     with np.errstate(invalid="ignore"):  # rows without a sample have times of -inf
         first_time, last_time = _ends(window.times, spans)
         covered = last_time - first_time
     asked = float(window.at[-1]) - start
     enough = (spans.samples >= MIN_SAMPLES) & (covered >= MIN_COVERAGE * asked - _ROUNDING_S)
-    state = np.where(enough, SignalState.KNOWN, SignalState.WARMING).astype(np.uint8)
-    state[spans.fell] = SignalState.RESET
+    state = np.where(enough, _KNOWN, _WARMING).astype(np.uint8)
+    state[spans.fell] = _RESET
     return last_total - first_total, covered, state
 
 
@@ -85,14 +90,14 @@ def rate(window: Window, start: float) -> tuple[FloatArray, StateArray]:
     """The increase per second between the first and the last sample."""
     total, covered, state = _counter(window, start)
     value = np.full(total.shape, np.nan)
-    known = state == SignalState.KNOWN
+    known = state == _KNOWN
     value[known] = total[known] / covered[known]
     return value, state
 
 
 def _gauge_state(samples: NDArray[np.intp], least: int) -> StateArray:
-    state = np.where(samples >= least, SignalState.KNOWN, SignalState.WARMING).astype(np.uint8)
-    state[samples == 0] = SignalState.STALE
+    state = np.where(samples >= least, _KNOWN, _WARMING).astype(np.uint8)
+    state[samples == 0] = _STALE
     return state
 
 

@@ -129,7 +129,7 @@ class Engine:
         degradation: Degradation = HEALTHY,
         *,
         jitter: Jitter | None = None,
-        reserve_full_prompt: bool = False,
+        reserve_full_prompt: bool = True,
     ) -> None:
         self.profile = profile
         self.waiting: deque[Sequence] = deque()

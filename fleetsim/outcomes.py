@@ -7,6 +7,7 @@ end did not succeed.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -48,8 +49,12 @@ def attempted(records: Sequence[Mapping[str, Any]]) -> list[Attempted]:
 
 
 def ratio(requests: Sequence[Attempted], start: float, end: float) -> float | None:
-    """Share of the first attempts of [start, end) that succeeded; None if there were none."""
-    cohort = [r.ok for r in requests if start <= r.t < end]
+    """Share of the first attempts of [start, end) that succeeded; None if there were none.
+
+    `requests` in order of arrival: an hour of a fleet has hundreds of thousands, and recovery asks for every window.
+    """
+    first, beyond = (bisect_left(requests, edge, key=lambda r: r.t) for edge in (start, end))
+    cohort = [r.ok for r in requests[first:beyond]]
     return sum(cohort) / len(cohort) if cohort else None
 
 

@@ -45,7 +45,7 @@ class SkippingEngine:
         *,
         metrics: EngineMetrics | None = None,
         jitter: Jitter | None = None,
-        reserve_full_prompt: bool = False,
+        reserve_full_prompt: bool = True,
     ) -> None:
         self.profile = profile
         self.now = 0.0  # everything up to here is committed

@@ -22,7 +22,7 @@ class SteppingEngine:
         *,
         metrics: EngineMetrics | None = None,
         jitter: Jitter | None = None,
-        reserve_full_prompt: bool = False,
+        reserve_full_prompt: bool = True,
     ) -> None:
         self.engine = Engine(profile, degradation, jitter=jitter, reserve_full_prompt=reserve_full_prompt)
         self.now = 0.0

@@ -26,7 +26,7 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """An entry of the timeline: `kind` is fault (of the scenario), action, or finding (of a policy that diagnoses)."""
+    """An entry of the timeline: `kind` is fault (of the scenario), action, effect (its verdict) or finding."""
 
     t: float
     kind: str

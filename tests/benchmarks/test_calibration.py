@@ -23,7 +23,7 @@ def write_run(folder: Path, slower: float = 1.0) -> Path:
     profile = replace(
         modelled_runs()[RUN].profile, max_num_seqs=8, max_num_batched_tokens=512, kv_tokens=4096, block_size=16
     )
-    engine = SkippingEngine(profile)
+    engine = SkippingEngine(profile, reserve_full_prompt=False)
     requests = []
     for i in range(40):
         at = 0.211 * i

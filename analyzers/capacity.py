@@ -108,12 +108,17 @@ def measure_capacity(history: History, frame: Frame, context: Context, pool: str
         history, rows, long, take(history.rate(Level.ENDPOINT, "generation_tokens", long), rows), length
     )
     before = np.array([_or_nan(memory.get("capacity_mu", endpoint_scope(name))) for name in names])
+    batch_limit = _batch_limit(context, pool, names, running, waiting, memory=memory)
+    # A throughput is the capacity if there was a queue all the while. Where prompts wait a step or two for their turn
+    # to be read there is one now and then in a batch that is half empty: there must be work to fill it.
+    queued = take(history.minimum(Level.ENDPOINT, "requests_waiting", short), rows)
+    filled = ~(running + waiting < batch_limit)
     progressing = ~((running > 0) & ((tokens == 0) | standing_still(history, frame, context)[rows]))
     mu = _learn(
         before,
         throughput,
         steady,
-        at_limit=(waiting > 0) & (sustained > 0) & progressing,
+        at_limit=(waiting > 0) & (queued > 0) & (sustained > 0) & filled & progressing,
         interval_s=context.interval_s,
     )
     return Capacity(
@@ -125,7 +130,7 @@ def measure_capacity(history: History, frame: Frame, context: Context, pool: str
         sustained=sustained,
         throughput=throughput,
         mu=mu,
-        batch_limit=_batch_limit(context, pool, names, running, waiting, memory=memory),
+        batch_limit=batch_limit,
         progressing=progressing,
         output_tokens=length,
         method=method,
@@ -202,7 +207,7 @@ def _learn(
     at_limit: BoolArray,
     interval_s: float,
 ) -> FloatArray:
-    """Capacity: follows the throughput while requests wait; else kept, or raised by what was done."""
+    """Capacity: follows the throughput while at the limit; else kept, or raised by what was done."""
     weight = 1 - (1 - SMOOTHING_PER_S) ** interval_s
     followed = np.where(np.isfinite(before), before + weight * (throughput - before), throughput)
     kept = np.where(np.isfinite(before) & np.isfinite(steady), np.fmax(before, steady), before)

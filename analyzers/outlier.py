@@ -117,6 +117,17 @@ def peer_scores(values: FloatArray, trait: Trait) -> tuple[FloatArray, FloatArra
     return z, middle
 
 
+def _settled(history: History, name: str, context: Context, now: float) -> bool:
+    """Whether an endpoint has been read for both windows, or for as long as its peers.
+
+    A replica that has just joined gets a herd of prompts at once and has nothing in its caches: it is slow for a while.
+    """
+    asked = LONG_WINDOW_S + SHORT_WINDOW_S
+    times = history.samples(Level.ENDPOINT, name, "requests_running", asked).times
+    slack = 2 * context.interval_s
+    return times.size > 0 and now - float(times[0]) >= min(asked, history.span_s()) - slack
+
+
 def _outliers(history: History, context: Context, capacity: Capacity, now: float) -> list[Finding]:
     short = _traits(history, capacity, window(context, SHORT_WINDOW_S))
     quick = {trait.name: peer_scores(short[trait.name], trait) for trait in TRAITS}
@@ -131,6 +142,9 @@ def _outliers(history: History, context: Context, capacity: Capacity, now: float
             score = float(min(z[number], slow[number]))
             seen = float(short[trait.name][number])
             worst.setdefault(int(number), []).append((score, trait, seen, float(median[number])))
+    worst = {
+        number: found for number, found in worst.items() if _settled(history, capacity.names[number], context, now)
+    }
     # Peers are the yardstick: when a third of them is off there is none, and it is no outlier but the pool.
     if len(worst) > max(1, len(capacity.names) // 3):
         return []

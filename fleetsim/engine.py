@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from fleetsim.jitter import Jitter
 from fleetsim.prefix_cache import BlockPool, Chunk, Prefix
@@ -34,7 +35,7 @@ class Sequence:
     arrival: float
     prefix: Prefix = ()
     received: int = 0
-    payload: object = None
+    payload: Any = None
     computed: int = 0  # tokens whose KV is in the cache
     generated: int = 0
     blocks: int = 0

@@ -61,7 +61,7 @@ class EngineMetrics:
             "sleep_state",
             ("awake", "weights_offloaded", "discard_all"),
         )
-        sleep["awake"].value = 1
+        sleep["awake"].value = 1.0
         self._kv_usage = add("kv_cache_usage_perc", "gauge", "KV-cache usage. 1 means 100 percent usage.")
         self._prefix_queries = add("prefix_cache_queries_total", "counter", "Prefix cache queries, in tokens.")
         self._prefix_hits = add("prefix_cache_hits_total", "counter", "Prefix cache hits, in tokens.")
@@ -149,10 +149,10 @@ class EngineMetrics:
 
     def set_gauges(self, running: int, waiting: int, kv_usage: float, preemptions: int) -> None:
         """Publish the queue, the batch and the KV cache (share of blocks in use), and the preemptions so far."""
-        self._running.value = running
-        self._waiting.value = self._capacity.value = waiting
+        self._running.value = float(running)
+        self._waiting.value = self._capacity.value = float(waiting)
         self._kv_usage.value = kv_usage
-        self._preemptions.value = preemptions
+        self._preemptions.value = float(preemptions)
 
     def observe_step(self, new_tokens: int, gap: float, sequences: int) -> None:
         """A step has ended in which so many decoding sequences got a token, each `gap` seconds after its last."""

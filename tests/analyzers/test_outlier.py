@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -71,3 +73,22 @@ def test_before_the_long_window_confirms_an_outlier_is_not_sure() -> None:
     assert late is not None
     assert early.confidence == 0.5
     assert late.confidence > 0.6
+
+
+def test_a_replica_that_has_just_joined_is_not_judged_yet() -> None:
+    """A new replica gets a herd of prompts and has nothing in its caches: its first minute says little of it."""
+    loop, named = Loop(), []
+    for t in range(1, 111):
+        steps = {"a": 0.02, "b": 0.021, "c": 0.019, "d": 0.02, **({"new": 0.034} if t > 40 else {})}
+        rows = {
+            name: {
+                "requests_running": 10.0,
+                "requests_waiting": 0.0,
+                "generation_tokens": 6.0 * t / step,
+                "itl": total(step * (1 + 0.3 * math.sin(t) / t), 300.0 * t),
+            }
+            for name, step in steps.items()
+        }
+        if loop.tick(frame(float(t), rows)).find("endpoint-outlier"):
+            named.append(t)
+    assert named and 40 + 50 <= named[0] <= 40 + 65

@@ -27,7 +27,7 @@ from benchmarks.killer import Kill, Killer, Result
 from benchmarks.tide import SCENARIO, Tide
 from fleetsim.children import ChildError
 from fleetsim.conductor import embedded
-from fleetsim.pool import POOL
+from fleetsim.file_sd import POOL
 from fleetsim.scenario import load_scenario
 
 INTERVAL_S = 0.5

@@ -19,7 +19,7 @@ from benchmarks.agent import Agent, AgentStarter
 from benchmarks.forwarder import CountingForwarder
 from fleetsim.children import terminate
 from fleetsim.conductor import Embedded
-from fleetsim.pool import POOL
+from fleetsim.file_sd import POOL
 from inferostat.journal import ActionRecord, JournalReader
 
 AT_RANDOM = "at random"

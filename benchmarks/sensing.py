@@ -21,8 +21,8 @@ import aiohttp
 from benchmarks.watching import Also, Sample, Watched, watch
 from fleetsim.children import ChildError
 from fleetsim.conductor import Embedded
+from fleetsim.file_sd import POOL
 from fleetsim.outcomes import cost_usd
-from fleetsim.pool import POOL
 
 AT_ONCE = 2
 RATIO_FOR_S = 60.0

@@ -13,7 +13,7 @@ import yaml
 
 from benchmarks.agent import Agent, AgentStarter, configuration, metric, metrics
 from fleetsim.conductor import Conductor, Embedded, embedded
-from fleetsim.pool import POOL
+from fleetsim.file_sd import POOL
 from fleetsim.scenario import Scenario, load_scenario
 
 Json = dict[str, Any]

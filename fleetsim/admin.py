@@ -12,8 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fleetsim.children import ChildError
 from fleetsim.events import Fault
+from fleetsim.file_sd import POOL
 from fleetsim.gateway import Gateway
-from fleetsim.pool import POOL, Pool, UnknownReplica
+from fleetsim.pool import Pool, UnknownReplica
 
 Reply = tuple[int, dict[str, Any]]
 Model = TypeVar("Model", bound=BaseModel)

@@ -22,11 +22,12 @@ from fleetsim.admin import AdminApi
 from fleetsim.capacity import capacity
 from fleetsim.children import ChildError
 from fleetsim.dcgm import Exporter
+from fleetsim.file_sd import exporter_target, gateway_target
 from fleetsim.files import replace_json
 from fleetsim.gateway import CLUSTER, Gateway
 from fleetsim.http import serve
 from fleetsim.lag import LoopLag
-from fleetsim.pool import POOL, Pool
+from fleetsim.pool import Pool
 from fleetsim.scenario import Scenario, ScenarioError, load_wall_clock
 
 EXPORTER_PERIOD_S = 1.0
@@ -47,7 +48,10 @@ async def running_fleet(scenario: Scenario, workdir: Path) -> AsyncIterator[dict
         exporter_url = f"http://{exporter_address}"
         admin = AdminApi(pool, gateway, exporter_url, lambda: lag.p99_s)
         admin_address = await stack.enter_async_context(serve(admin.app()))
-        pool.other_targets = _other_targets(exporter_address, gateway.admin_address)
+        pool.other_targets = [
+            exporter_target(exporter_address),
+            gateway_target(gateway.admin_address, CLUSTER),
+        ]
         stack.push_async_callback(pool.stop)
         await pool.start()
         collected = asyncio.Event()
@@ -66,19 +70,6 @@ async def running_fleet(scenario: Scenario, workdir: Path) -> AsyncIterator[dict
         }
         replace_json(workdir / "fleet.json", described)
         yield described
-
-
-def _other_targets(exporter_address: str, gateway_admin_address: str) -> list[dict[str, Any]]:
-    gateway_labels = {
-        "__role__": "gateway",
-        "__metrics_path__": "/stats/prometheus",
-        "cluster": CLUSTER,
-        "pool": POOL,
-    }
-    return [
-        {"targets": [exporter_address], "labels": {"__role__": "gpu", "pool": POOL}},
-        {"targets": [gateway_admin_address], "labels": gateway_labels},
-    ]
 
 
 def _exporter_app(exporter: Exporter) -> web.Application:

@@ -10,13 +10,13 @@ from typing import Any
 
 from fleetsim.eds import EndpointFile
 from fleetsim.events import Fault
+from fleetsim.file_sd import engine_target
 from fleetsim.files import replace_json
 from fleetsim.replica import ALLOCATED, Replica, ReplicaState
 from fleetsim.scenario import Scenario
 from fleetsim.server import ServingOptions
 from fleetsim.timing import HEALTHY
 
-POOL = "default"
 DRAIN_DEADLINE_S = 120.0
 
 
@@ -132,18 +132,14 @@ class Pool:
     def write_targets(self) -> None:
         """Publish who can be scraped, in Prometheus' file_sd format."""
         engines = [
-            {
-                "targets": [r.address],
-                "labels": {
-                    "__role__": "engine",
-                    "__state__": r.state.value,
-                    "pool": POOL,
-                    "name": r.name,
-                    "gpus": str(self._profile.gpus_per_replica),
-                    "build": r.build,
-                    "device": r.device,
-                },
-            }
+            engine_target(
+                address=r.address,
+                name=r.name,
+                state=r.state.value,
+                gpus=self._profile.gpus_per_replica,
+                build=r.build,
+                device=r.device,
+            )
             for r in self.replicas
             if r.state in ALLOCATED
         ]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from fleetsim.file_sd import POOL
 from fleetsim.virtual.moves import Moved, MoveLog
 from fleetsim.virtual.simulation import Simulation
-
-POOL = "default"
 
 
 class ScaleTarget(Protocol):

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
-from itertools import count
+from itertools import count, islice
+from pathlib import Path
+
+import numpy as np
 
 from fleetsim.engine import Sequence
 from fleetsim.scenario import Scenario
 from fleetsim.settings import Hardware
 from fleetsim.timing import Degradation
 from fleetsim.traffic.families import FAMILIES
-from fleetsim.traffic.lengths import Lengths, UniformLengths, drawn
+from fleetsim.traffic.lengths import IntArray, Lengths, UniformLengths, drawn
 from fleetsim.traffic.random_streams import generator
+from fleetsim.traffic.reader import open_trace
 from fleetsim.virtual.engine import SkippingEngine
 from fleetsim.virtual.server import Role
 
@@ -22,9 +27,23 @@ MEASURED_REQUESTS = 2000  # lengths of the families are very uneven: their mean 
 Mix = tuple[tuple[float, Lengths], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class TraceLengths:
+    """Prompt and output lengths of the beginning of a trace, drawn together, as they came."""
+
+    trace: Path
+
+    def draw(self, rng: np.random.Generator, count: int) -> tuple[IntArray, IntArray]:
+        seen = np.array([(a.prompt_tokens, a.output_tokens) for a in islice(open_trace(self.trace), MEASURED_REQUESTS)])
+        drawn = seen[rng.integers(0, len(seen), count)]
+        return drawn[:, 0], drawn[:, 1]
+
+
 def mix_of(scenario: Scenario) -> Mix:
-    """What the scenario's calls ask for: lengths with their shares. A trace counts as its like-named family."""
-    family = scenario.traffic.family
+    """What the scenario's calls ask for: lengths with their shares. TraceError if its trace cannot be read."""
+    family, trace = scenario.traffic.family, scenario.traffic.trace
+    if trace is not None:
+        return ((1.0, TraceLengths(trace)),)
     usual: Lengths = UniformLengths(scenario.workload.workload) if family == "uniform" else FAMILIES[family].lengths
     if not scenario.tenants:
         return ((1.0, usual),)

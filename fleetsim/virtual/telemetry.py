@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 from fleetsim.events import TelemetryEvent
-from fleetsim.virtual.controls import POOL
+from fleetsim.file_sd import engine_target, exporter_target, gateway_target
 from fleetsim.virtual.exporters import DeviceExporter, engine_body
 from fleetsim.virtual.pool import Pool
 
@@ -98,33 +98,18 @@ class Telemetry:
 
     def targets(self) -> list[dict[str, Any]]:
         """Who can be scraped, in Prometheus' file_sd form and with the labels the wall-clock fleet publishes."""
-        gpus = str(self._pool.profile.gpus_per_replica)
         engines = [
-            {
-                "targets": [r.address],
-                "labels": {
-                    "__role__": "engine",
-                    "__state__": r.state.value,
-                    "pool": POOL,
-                    "name": r.name,
-                    "gpus": gpus,
-                    "build": r.build,
-                    "device": r.device,
-                },
-            }
+            engine_target(
+                address=r.address,
+                name=r.name,
+                state=r.state.value,
+                gpus=self._pool.profile.gpus_per_replica,
+                build=r.build,
+                device=r.device,
+            )
             for r in self._pool.allocated
         ]
-        gateway_labels = {
-            "__role__": "gateway",
-            "__metrics_path__": "/stats/prometheus",
-            "cluster": GATEWAY_CLUSTER,
-            "pool": POOL,
-        }
-        return [
-            *engines,
-            {"targets": [DEVICES_ADDRESS], "labels": {"__role__": "gpu", "pool": POOL}},
-            {"targets": [GATEWAY_ADDRESS], "labels": gateway_labels},
-        ]
+        return [*engines, exporter_target(DEVICES_ADDRESS), gateway_target(GATEWAY_ADDRESS, GATEWAY_CLUSTER)]
 
     def body(self, target: str, now: float) -> str:
         """The target's body now. Raises ScrapeRefused, LookupError for a target there has never been."""

@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from fleetsim.conductor import Embedded
-from fleetsim.pool import POOL
+from fleetsim.file_sd import POOL
 from fleetsim.scenario import Scenario
 from inferostat.embedded import FleetSetup
 

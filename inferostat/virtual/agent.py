@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from collector.sources.scrape import ScrapeSettings, ScrapeSource
+from fleetsim.file_sd import POOL
 from fleetsim.scenario import Scenario
-from fleetsim.virtual.controls import POOL
 from fleetsim.virtual.garbage import collected_seldom
 from fleetsim.virtual.result import Run
 from fleetsim.virtual.world import ORIGIN, World

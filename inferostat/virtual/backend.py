@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from actuators.model import Action, ActuatorError, Lever, LeverKey, LeverReading, Outcome
 from actuators.values import canonical, same
 from actuators.writing import Ignored, needs_write, outcome
-from fleetsim.virtual.controls import POOL, Controls
+from fleetsim.file_sd import POOL
+from fleetsim.virtual.controls import Controls
 
 LIMITS = (Lever.BREAKER, Lever.ADMISSION, Lever.RETRY_BUDGET)
 

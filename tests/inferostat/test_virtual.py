@@ -18,8 +18,9 @@ from collector.model import SignalState
 from collector.sources.fetch import FetchError
 from collector.sources.scrape import ScrapeSettings, ScrapeSource
 from collector.sources.targets import target
+from fleetsim.file_sd import POOL
 from fleetsim.scenario import Scenario, parse_scenario
-from fleetsim.virtual.controls import POOL, Controls
+from fleetsim.virtual.controls import Controls
 from fleetsim.virtual.moves import MoveLog
 from fleetsim.virtual.result import Run
 from fleetsim.virtual.simulation import Simulation
@@ -350,7 +351,7 @@ def test_the_agent_is_told_what_an_operator_knows() -> None:
     bounds = pool.levers[Lever.SCALE]
     assert (bounds.minimum, bounds.maximum, bounds.verify_within) == (2.0, 4.0, 20.0)
     assert config.mode is Mode.ACT
-    assert agent_config(scenario(cold_start_s=0.0), Path("j.sqlite")).pools[POOL].scaling.ready_within == 1.0
+    assert agent_config(scenario(cold_start_s=0.0), Path("j.sqlite")).pools[POOL].scaling.ready_within == 2.0
 
 
 def _text(run: Run) -> str:

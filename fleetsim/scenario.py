@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import yaml
 from pydantic import Field, ValidationError, model_validator
 
-from fleetsim.events import EngineEvent, Event, LoadEvent
+from fleetsim.events import EngineEvent, Event, LoadEvent, ReclaimEvent
+from fleetsim.places import place
 from fleetsim.settings import (
     Clients,
     Cluster,
@@ -79,6 +80,14 @@ class Scenario(Strict):
         for event in self.timeline:
             if isinstance(event, EngineEvent) and event.targets != "all" and not set(event.targets) <= names:
                 raise ValueError(f"expected targets out of {sorted(names)}, found {event.targets}")
+            if isinstance(event, ReclaimEvent) and not set(event.targets) <= set(self.cluster.spot):
+                raise ValueError(
+                    f"expected reclaimed replicas out of cluster.spot {list(self.cluster.spot)}, found {event.targets}"
+                )
+            if isinstance(event, LoadEvent) and event.tenant is not None:
+                tenants = [] if self.traffic.trace is not None else [tenant.name for tenant in self.tenants]
+                if event.tenant not in tenants:
+                    raise ValueError(f"expected a tenant of the scenario {tenants}, found {event.tenant!r}")
         if self.max_replicas < self.engines:
             raise ValueError(f"expected max_replicas of at least {self.engines}, found {self.max_replicas}")
         return self
@@ -100,13 +109,18 @@ class ScenarioError(ValueError):
     """A scenario cannot be read; the message names every problem with its path."""
 
 
-def parse_scenario(document: Any, origin: str) -> Scenario:
-    """Validate a document; ScenarioError lists all problems at once."""
+def parse_scenario(document: Any, origin: str, root: yaml.Node | None = None) -> Scenario:
+    """Validate a document; ScenarioError lists all problems at once, with their places in the text at `root`."""
     try:
         return Scenario.model_validate(document)
     except ValidationError as error:
-        problems = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'document'}: {e['msg']}" for e in error.errors())
+        problems = "; ".join(_told(e["loc"], e["msg"], root) for e in error.errors())
         raise ScenarioError(f"expected a scenario in {origin}, found {problems}: correct the file") from error
+
+
+def _told(path: tuple[str | int, ...], message: str, root: yaml.Node | None) -> str:
+    where = "" if root is None else f" ({place(root, path)})"
+    return f"{'.'.join(map(str, path)) or 'document'}{where}: {message}"
 
 
 FOLDERS = ("scenarios", "library")  # three minutes for both faces; twenty minutes for virtual time
@@ -137,9 +151,10 @@ def load_scenario(name_or_path: str) -> Scenario:
         text = _packaged(name_or_path)
     try:
         document = yaml.safe_load(text)
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
         raise ScenarioError(f"expected YAML in {name_or_path}, found {error}: correct the file") from error
-    return parse_scenario(document, name_or_path)
+    return parse_scenario(document, name_or_path, root)
 
 
 def load_wall_clock(name_or_path: str) -> Scenario:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from fleetsim.policies.registry import POLICIES
+from fleetsim.policies.registry import POLICIES, PolicyError
 from fleetsim.scenario import Scenario, ScenarioError, load_scenario, names
 from fleetsim.score import score
 from fleetsim.settings import Traffic
@@ -54,7 +54,7 @@ def simulate(
             duration_s=None if duration is None else _duration(duration),
             g=_positive("--g", g),
         )
-    except (ScenarioError, TraceError) as error:
+    except (PolicyError, ScenarioError, TraceError) as error:
         raise fail(str(error)) from error
     document = _document(run, g)
     emit(document, output, [_figures(document), _timeline(document)])

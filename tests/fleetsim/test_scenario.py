@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from fleetsim.events import EngineEvent
-from fleetsim.scenario import ScenarioError, load_scenario, names, parse_scenario
+from fleetsim.scenario import ScenarioError, load_scenario, load_wall_clock, names, parse_scenario
 
 EXPECTED = {
     "crash",
@@ -60,11 +60,32 @@ def test_file_with_mistakes_names_them_all() -> None:
         ({"timeline": [{"at_s": 1, "kind": "hang", "targets": ["engine-9"]}]}, "engine-9"),
         ({"timeline": [{"at_s": 1, "kind": "deploy"}]}, "build"),
         ({"engines": 9}, "max_replicas"),
+        ({"timeline": [{"at_s": 1, "kind": "reclaim", "targets": ["engine-0"]}]}, "cluster.spot"),
+        ({"timeline": [{"at_s": 1, "kind": "load", "tenant": "batch"}]}, "expected a tenant"),
+        ({"timeline": [{"at_s": 1, "kind": "telemetry", "mode": "missing"}]}, "families"),
+        ({"traffic": {"family": "azure-conv", "trace": "t.csv"}}, "either a trace or a family"),
     ],
 )
 def test_contradictions_are_found(change: dict[str, object], message: str) -> None:
     with pytest.raises(ScenarioError, match=message):
         parse_scenario({"name": "x", "about": "y", "truth": {"what": "z"}, **change}, "mine.yaml")
+
+
+def test_mistakes_of_a_file_come_with_line_and_column(tmp_path: Path) -> None:
+    head = "name: x\nabout: y\ntruth: {what: z}\nload: 0\n"
+    text = head + "timeline:\n  - {at_s: 3, kind: load}\n  - {kind: slow, at_s: -1}\nfoo: 1\n"
+    file = tmp_path / "mine.yaml"
+    file.write_text(text)
+    with pytest.raises(ScenarioError) as error:
+        load_scenario(str(file))
+    for part in ("load (line 4, column 7)", "timeline.1.slow.at_s (line 7, column 24)", "foo (line 8, column 6)"):
+        assert part in str(error.value)
+
+
+def test_the_wall_clock_fleet_refuses_what_it_cannot_play(tmp_path: Path) -> None:
+    assert load_wall_clock("retry-storm").virtual_only() == []
+    with pytest.raises(ScenarioError, match=r"traffic.*inferostat simulate --scenario steady-state"):
+        load_wall_clock("steady-state")
 
 
 def test_unknown_name_and_unreadable_file(tmp_path: Path) -> None:

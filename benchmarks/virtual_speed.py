@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from fleetsim.scenario import Scenario, parse_scenario
+from fleetsim.virtual import engine
 from fleetsim.virtual.garbage import collected_seldom
 from fleetsim.virtual.world import World
 
@@ -24,6 +25,7 @@ REQUESTS_PER_S = 150.0
 REPLICAS = 32
 SIZES = ((1, 1200.0), (REPLICAS, 300.0), (256, 60.0))  # replicas, virtual seconds
 HOUR_S = 3600.0
+COMPILED = not engine.__file__.endswith(".py")  # by `make fast`
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +100,12 @@ def main() -> int:
         print(f"done: {replicas} replicas", file=sys.stderr, flush=True)
     hour = measure(REPLICAS, HOUR_S, REQUESTS_PER_S) if options.hour else None
     exponent = growth(speeds)
+    how = "compiled" if COMPILED else "interpreted"
     if options.output == "json":
         document = {
             "schema_version": 1,
             "python": platform.python_version(),
+            "compiled": COMPILED,
             "runs": [s.document() for s in speeds],
             "growth_exponent": exponent,
             "hour": None if hour is None else hour.document(),
@@ -114,7 +118,7 @@ def main() -> int:
             f"{s.replicas:8} {s.virtual_s:9.0f} {s.requests_per_s:10.1f} {s.load:5.2f} "
             f"{s.virtual_per_cpu:15.1f} {s.us_per_call:9.1f}"
         )
-    print(f"CPU a virtual second grows with replicas^{exponent:.2f}; Python {platform.python_version()}")
+    print(f"CPU a virtual second grows with replicas^{exponent:.2f}; Python {platform.python_version()}, hot part {how}")
     if hour is not None:
         print(f"an hour of {REPLICAS} replicas at {REQUESTS_PER_S:g} requests/s: {hour.cpu_s:.1f} CPU seconds")
     return 0

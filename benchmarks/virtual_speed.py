@@ -118,7 +118,8 @@ def main() -> int:
             f"{s.replicas:8} {s.virtual_s:9.0f} {s.requests_per_s:10.1f} {s.load:5.2f} "
             f"{s.virtual_per_cpu:15.1f} {s.us_per_call:9.1f}"
         )
-    print(f"CPU a virtual second grows with replicas^{exponent:.2f}; Python {platform.python_version()}, hot part {how}")
+    print(f"CPU a virtual second grows with replicas^{exponent:.2f}")
+    print(f"Python {platform.python_version()}, the hot part {how}")
     if hour is not None:
         print(f"an hour of {REPLICAS} replicas at {REQUESTS_PER_S:g} requests/s: {hour.cpu_s:.1f} CPU seconds")
     return 0

@@ -88,6 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         machine=f"{os.cpu_count()} cores, {options.jobs} at a time, Python {platform.python_version()}",
         wall_s=time.monotonic() - started,
         resumed=arena.resumed,
+        runs_s=sum(one.wall_s for one in played),
     )
     return _write(played, header, options)
 

@@ -17,7 +17,9 @@ Figure = Callable[[Score], float | None]
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """How the figures came about. `wall_s` is of this call, `resumed` the runs it found finished."""
+    """How the figures came about. `wall_s` is of this call, `resumed` the runs it found finished; `runs_s`: what all
+    runs took, one after the other.
+    """
 
     command: str
     commit: str
@@ -26,6 +28,7 @@ class Header:
     machine: str
     wall_s: float
     resumed: int
+    runs_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,8 @@ def _head(table: Table, header: Header) -> str:
     return (
         "# The arena: policies on the same traffic\n\n"
         f"Written by `{header.command}` on {header.date} with commit {header.commit}; {header.machine}; "
-        f"{minutes:.1f} minutes, {header.resumed} runs found finished. "
+        f"{minutes:.1f} minutes, {header.resumed} runs found finished; all runs together took {header.runs_s / 3600:.1f} "
+        "hours of one core. "
         f"{len(table.scenarios)} scenarios, {len(table.policies)} policies, seeds {seeds}; simulated, in virtual time."
         "\n\n"
         + (

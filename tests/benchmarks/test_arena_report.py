@@ -10,7 +10,7 @@ from benchmarks.arena.report import COLUMNS, Header, cell, report
 from benchmarks.arena.store import Played
 from tests.benchmarks.arena_runs import figures, played
 
-HEADER = Header("python -m benchmarks.arena", "abc123", "2026-01-02", (1, 2), "2 cores", 90.0, 4)
+HEADER = Header("python -m benchmarks.arena", "abc123", "2026-01-02", (1, 2), "2 cores", 90.0, 4, 5400.0)
 PER_DOLLAR, AFTER, RECOVERY = METRICS[1:]
 
 

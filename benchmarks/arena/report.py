@@ -91,8 +91,8 @@ def _head(table: Table, header: Header) -> str:
     return (
         "# The arena: policies on the same traffic\n\n"
         f"Written by `{header.command}` on {header.date} with commit {header.commit}; {header.machine}; "
-        f"{minutes:.1f} minutes, {header.resumed} runs found finished; all runs together took {header.runs_s / 3600:.1f} "
-        "hours of one core. "
+        f"{minutes:.1f} minutes, {header.resumed} runs found finished; "
+        f"all runs together took {header.runs_s / 3600:.1f} hours of one core. "
         f"{len(table.scenarios)} scenarios, {len(table.policies)} policies, seeds {seeds}; simulated, in virtual time."
         "\n\n"
         + (

@@ -15,7 +15,7 @@ from fleetsim.conductor import Embedded
 SCENARIO = """
 name: tide
 about: All GPUs 2.5 times slower, then hardly any load, over and over.
-truth: retry-storm while it lasts, then more replicas than are needed.
+truth: {what: "retry-storm while it lasts, then more replicas than are needed"}
 seed: 1
 load: 0.9
 engines: 2

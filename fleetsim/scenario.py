@@ -85,7 +85,11 @@ class Scenario(Strict):
                     f"expected reclaimed replicas out of cluster.spot {list(self.cluster.spot)}, found {event.targets}"
                 )
             if isinstance(event, LoadEvent) and event.tenant is not None:
-                tenants = [] if self.traffic.trace is not None else [tenant.name for tenant in self.tenants]
+                if self.traffic.trace is not None:
+                    raise ValueError(
+                        f"expected load events for all of a trace, found tenant {event.tenant!r}: remove it"
+                    )
+                tenants = [tenant.name for tenant in self.tenants]
                 if event.tenant not in tenants:
                     raise ValueError(f"expected a tenant of the scenario {tenants}, found {event.tenant!r}")
         if self.max_replicas < self.engines:

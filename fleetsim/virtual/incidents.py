@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from fleetsim.events import CacheEvent, CapacityEvent, EngineEvent, NodeEvent, ReclaimEvent
 from fleetsim.replica import ReplicaState
-from fleetsim.scenario import Scenario
 from fleetsim.timing import HEALTHY
 
 if TYPE_CHECKING:
@@ -16,16 +15,6 @@ if TYPE_CHECKING:
 
 SERVING = (ReplicaState.READY, ReplicaState.DRAINING)
 Inflicted = EngineEvent | NodeEvent | ReclaimEvent | CapacityEvent | CacheEvent
-
-
-def check(scenario: Scenario) -> None:
-    """Refuse what could not happen; ValueError."""
-    for event in scenario.timeline:
-        if isinstance(event, ReclaimEvent) and not set(event.targets) <= set(scenario.cluster.spot):
-            raise ValueError(
-                f"expected reclaimed replicas out of cluster.spot {list(scenario.cluster.spot)}, "
-                f"found {event.targets}: add them there"
-            )
 
 
 def inflict(pool: Pool, event: Inflicted) -> list[str]:

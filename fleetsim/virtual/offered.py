@@ -44,16 +44,6 @@ class Offered:
     duration_s: float
     seed: int
 
-    def __post_init__(self) -> None:
-        known = {tenant.name for tenant in self.scenario.tenants}
-        for event in self._events:
-            if event.tenant is None:
-                continue
-            if event.tenant not in known:
-                raise ValueError(f"expected a tenant out of {sorted(known)}, found {event.tenant!r}: name one of them")
-            if self.scenario.traffic.trace is not None:
-                raise ValueError(f"expected load events for all of a trace, found tenant {event.tenant!r}: remove it")
-
     @property
     def tenants(self) -> tuple[Tenant, ...]:
         return self.scenario.tenants or (EVERYBODY,)

@@ -74,7 +74,6 @@ class Pool:
         self._scalable_role: Role = "decode" if scenario.prefill_engines else "serve"
         self._created = 0
         self._generated = 0.0  # tokens of processes that are gone
-        incidents.check(scenario)
 
     def start(self) -> None:
         """Bring up the scenario's engines at once, as far as there are GPUs: they were warm before the story begins."""

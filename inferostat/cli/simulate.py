@@ -11,9 +11,8 @@ import typer
 from rich.table import Table
 
 from fleetsim.policies.registry import POLICIES, PolicyError
-from fleetsim.scenario import Scenario, ScenarioError, load_scenario, names
+from fleetsim.scenario import Scenario, ScenarioError, load_scenario, names, parse_scenario
 from fleetsim.score import score
-from fleetsim.settings import Traffic
 from fleetsim.traffic.reader import open_trace
 from fleetsim.traffic.rows import TraceError
 from fleetsim.virtual.play import play as play_peer
@@ -74,11 +73,12 @@ def _list(output: Format) -> None:
 
 
 def _with_trace(scenario: Scenario, trace: Path | None) -> Scenario:
-    """The scenario with its first attempts out of a file instead. TraceError if the file is not one."""
+    """The scenario with its first attempts out of a file instead. TraceError, ScenarioError if the two do not fit."""
     if trace is None:
         return scenario
     open_trace(trace)  # a file that is no trace is told of before anything is played
-    return scenario.model_copy(update={"traffic": Traffic(trace=trace)})
+    document = scenario.model_dump() | {"traffic": {"trace": trace}}
+    return parse_scenario(document, f"{scenario.name} with {trace}")
 
 
 def _check_policy(policy: str, scenario: str) -> None:

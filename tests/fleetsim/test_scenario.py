@@ -62,6 +62,14 @@ def test_file_with_mistakes_names_them_all() -> None:
         ({"engines": 9}, "max_replicas"),
         ({"timeline": [{"at_s": 1, "kind": "reclaim", "targets": ["engine-0"]}]}, "cluster.spot"),
         ({"timeline": [{"at_s": 1, "kind": "load", "tenant": "batch"}]}, "expected a tenant"),
+        (
+            {
+                "tenants": [{"name": "gold"}],
+                "traffic": {"trace": "t.csv"},
+                "timeline": [{"at_s": 1, "kind": "load", "tenant": "gold"}],
+            },
+            "expected load events for all of a trace",
+        ),
         ({"timeline": [{"at_s": 1, "kind": "telemetry", "mode": "missing"}]}, "families"),
         ({"traffic": {"family": "azure-conv", "trace": "t.csv"}}, "either a trace or a family"),
     ],

@@ -49,7 +49,7 @@ def test_losses_end_with_the_recovery_the_restart_or_the_run() -> None:
     faults = scenario(
         duration_s=500,
         cold_start_s=30,
-        cluster={"restart_s": 10, "replicas_per_node": 2},
+        cluster={"restart_s": 10, "replicas_per_node": 2, "spot": ["engine-0"]},
         timeline=[
             {"at_s": 50, "kind": "slow", "targets": ["engine-1"], "g": 2},
             {"at_s": 60, "kind": "crash", "targets": ["engine-2"]},

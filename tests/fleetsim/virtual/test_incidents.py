@@ -1,7 +1,7 @@
 import pytest
 
 from tests.fleetsim.virtual.fake_gateway import attempt
-from tests.fleetsim.virtual.fleet import Fleet, scenario
+from tests.fleetsim.virtual.fleet import Fleet
 
 
 def test_crashed_engine_refuses_keeps_its_gpus_and_its_place_at_the_gateway() -> None:
@@ -126,13 +126,6 @@ def test_reclaim_shortens_a_drain_that_is_going_on() -> None:
     fleet.inflict("reclaim", targets=["engine-1"], notice_s=5.0)
     fleet.run(5)
     assert fleet.states == {"engine-0": "ready"}
-
-
-def test_reclaim_of_what_is_not_spot_is_refused_at_the_start() -> None:
-    timeline = [{"at_s": 1, "kind": "reclaim", "targets": ["engine-1"]}]
-    with pytest.raises(ValueError, match=r"cluster\.spot"):
-        Fleet(cluster={"spot": ["engine-0"]}, timeline=timeline)
-    assert scenario(timeline=timeline, cluster={"spot": ["engine-1"]})
 
 
 def test_deploy_drains_then_serves_with_the_new_build_and_its_speed() -> None:

@@ -96,11 +96,14 @@ def _settle(
 
 def _outranked(proposal: Proposal, situation: Situation, state: PlannerState) -> str | None:
     """Safety over routing over scaling: why this proposal has to wait for a higher concern, if it has to."""
-    if proposal.precedence is Precedence.ROUTING and not proposal.urgent and routing.in_storm(situation, state):
-        return "a storm is being handled: weights wait, except to take an endpoint out"
+    storm = routing.in_storm(situation, state)
+    # An endpoint that was out and is well again is the capacity that a storm needs most.
+    returning = proposal.loosening and proposal.key.target in state.taken_out
+    if proposal.precedence is Precedence.ROUTING and not proposal.urgent and not returning and storm:
+        return "a storm is being handled: weights wait, except to take an endpoint out and to let it back in"
     lowering = proposal.value is not None and proposal.value < (
         situation.reading(proposal.key.lever, proposal.key.target).value or 0.0
     )
-    if proposal.key.lever is Lever.SCALE and lowering and routing.in_storm(situation, state):
+    if proposal.key.lever is Lever.SCALE and lowering and storm:
         return "a storm is being handled: no capacity is taken away"
     return None

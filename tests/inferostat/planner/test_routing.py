@@ -95,3 +95,19 @@ def test_in_a_storm_weights_wait_except_for_an_engine_that_hangs() -> None:
     scene.decide(50.0)
     assert scene.lever(Lever.WEIGHT, address(2)) == 100.0
     assert scene.lever(Lever.WEIGHT, address(1)) == 0.0
+
+
+def test_a_storm_does_not_keep_out_an_engine_that_is_well_again() -> None:
+    scene = Scene()
+    scene.measure("itl_mean_s", 0.060)
+    scene.findings = [finding("engine-hung", endpoint_scope(1))]
+    scene.decide(50.0)
+    assert scene.lever(Lever.WEIGHT, address(1)) == 0.0
+    scene.findings = []
+    storm(scene)
+    scene.decide(70.0)
+    assert scene.lever(Lever.WEIGHT, address(1)) == 0.0, "nothing has spoken against it for 20 s only"
+    scene.decide(81.0)
+    assert scene.lever(Lever.WEIGHT, address(1)) == 25.0
+    scene.decide(120.0)
+    assert scene.lever(Lever.WEIGHT, address(1)) == 50.0

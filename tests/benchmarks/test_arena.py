@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.arena.choice import best
+from benchmarks.arena.choice import best, chosen_plans
 from benchmarks.arena.jobs import AGENT, ORACLE, Job, Wanted, first_round, longest_first, unknown
 from benchmarks.arena.running import Arena
 from benchmarks.arena.source import Fingerprints, digest
@@ -144,6 +144,17 @@ def test_oracle_does_not_starve_the_pool_for_dollars() -> None:
     }
     assert best(plans) == 1
     assert best({5: figures(slo_attainment=None, success_per_dollar=None)}) == 5
+
+
+def test_a_plan_is_chosen_by_the_search_alone() -> None:
+    """The chosen plan is played on all seeds: a bad one must not make another plan the choice afterwards."""
+    search = [
+        played("s", "oracle", 1, plan=0, slo_attainment=0.9, success_per_dollar=100.0),
+        played("s", "oracle", 1, plan=1, slo_attainment=0.9, success_per_dollar=90.0),
+    ]
+    others = [played("s", "oracle", 2, plan=0, slo_attainment=0.5, success_per_dollar=10.0)]
+    others += [played("s", "oracle", 1, 1.25, plan=0, slo_attainment=0.4, success_per_dollar=5.0)]
+    assert chosen_plans(search) == chosen_plans([*search, *others]) == {"s": 0}
 
 
 @given(st.dictionaries(st.integers(0, 15), st.tuples(st.floats(0, 1), st.floats(0, 100)), min_size=1, max_size=16))

@@ -53,9 +53,6 @@ class BlockPool:
         """Share of blocks in use, 0 to 1."""
         return 1 - self.free / self.size
 
-    def blocks_for(self, tokens: int) -> int:
-        return -(-tokens // self.block_size)
-
     def take(self, blocks: int) -> bool:
         """Use up free blocks; False, and nothing changes, when there are not so many."""
         if blocks > self.free:

@@ -24,7 +24,6 @@ class Attempt:
     """
 
     __slots__ = (
-        "arrived_at",  # at the server
         "caller",
         "client",
         "endpoint",  # the gateway's: where it is now
@@ -61,7 +60,7 @@ class Attempt:
         self.priority = priority
         self.retry = retry
         self.open = True
-        self.sent_at = self.arrived_at = 0.0
+        self.sent_at = 0.0
         self.first_at: float | None = None
         self.endpoint: Any = None
         self.sequence: Sequence | None = None

@@ -19,9 +19,6 @@ class ScaleTarget(Protocol):
 
     def scale(self, replicas: int) -> None: ...
 
-    def retire(self, name: str) -> None:
-        """Drain one replica and give its GPUs back; the wanted number falls by one."""
-
 
 class LimitTarget(Protocol):
     """The gateway's part. Limits: breaker (requests in flight), admission (percent let in), retry_budget (percent)."""

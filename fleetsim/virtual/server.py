@@ -85,7 +85,7 @@ class Server:
 
     def offer(self, attempt: Attempt) -> None:
         simulation = self._simulation
-        now = attempt.arrived_at = simulation.now
+        now = simulation.now
         prompt, output, delay = attempt.prompt_tokens, attempt.output_tokens, self._ingress_s
         if self.role == "serve":
             sequence = Sequence(next(self._ids), prompt, output, now, prefix=attempt.prefix, payload=attempt)

@@ -51,9 +51,6 @@ class FakePool:
     def scale(self, replicas: int) -> None:
         self.wanted = replicas
 
-    def retire(self, name: str) -> None:
-        raise NotImplementedError
-
 
 class FakeGateway:
     """`deaf`: takes a limit and does nothing."""

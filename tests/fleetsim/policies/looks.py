@@ -27,9 +27,6 @@ class Pool:
     def scale(self, replicas: int) -> None:
         self.wanted = self.ready = replicas
 
-    def retire(self, name: str) -> None:
-        self.wanted -= 1
-
 
 class Limits:
     def __init__(self, endpoints: Sequence[str] = ()) -> None:
